@@ -17,7 +17,7 @@ from wattsched.adapters.quarantine import Clock
 from wattsched.instances.clusters import GPU_TYPES, server_power_w
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.gpu_names import common_name, recognised_gpu_type
-from wattsched.instances.gpu_parts import SEVERAL, kinds_of, part_named, part_of, unused_idle_w
+from wattsched.instances.gpu_parts import part_named, part_of, unused_idle_w
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import OptionTable
@@ -144,8 +144,8 @@ class StatedOptions(Strict):
     def _known_type(self, name: str) -> GpuType | None:
         """GPU type as the site states it, or its board; else as its name tells, of one type of GPUs."""
         part, known = part_named(name), {**GPU_TYPES, **self.gpu_types}
-        if name in known or SEVERAL in name:
-            return known.get(name)
+        if name in known:
+            return known[name]
         stated = next((one for one in (part.board, common_name(part.board)) if one in self.gpu_types), None)
         if stated is None:
             return recognised_gpu_type(name)
@@ -153,16 +153,9 @@ class StatedOptions(Strict):
         return part_of(board.model_copy(update={"profile": board.profile or stated}), part)
 
     def gpu_type(self, name: str) -> GpuType:
-        """Watts of a GPU type; of one that is not known the most of any that is.
-
-        Of a node's several types the mean idle draw, and the most of any.
-        """
+        """Watts of a GPU type; of one that is not known the most of any that is."""
         if (known := self._known_type(name)) is not None:
             return known
-        if len(kinds := kinds_of(name, 1)) > 1:
-            idle_w = sum(number * self.gpu_type(kind).idle_power_w for kind, number in kinds.items())
-            most_w = max(map(self.max_power_w, kinds))
-            return GpuType(idle_power_w=idle_w / sum(kinds.values()), max_power_w=most_w)
         types = {**GPU_TYPES, **self.gpu_types}
         idle_w = max(kind.idle_power_w for kind in types.values())
         return GpuType(idle_power_w=idle_w, max_power_w=max(map(self.max_power_w, types)))
@@ -180,12 +173,15 @@ class StatedOptions(Strict):
             idle_w, most_w = self.gpu_type(kind).idle_power_w, self.max_power_w(kind)
             counted = f"Until then a GPU counts at {idle_w:g} W, or {most_w:g} W where a {of} has it"
             why = f"the watts of '{kind}' are not known; state them as {stated}. {counted}"
-            if SEVERAL in kind:
-                why = f"has GPUs of several types ({kind}), and counts as its boards"
             yield names, f"{some(names)} gets no {of}s: {why}"
 
     def server_w(self, kinds: Mapping[str, int]) -> float:
-        """Draw of a node without its GPUs, of some types, and of what no slice has of their boards."""
+        """Draw of a node without its GPUs, of some types, and of what no slice has of their boards.
+
+        Of a node without kinds, as another kind of the same machine has these, nothing.
+        """
+        if not kinds:
+            return 0.0
         base_w = server_power_w(kinds) if self.base_power_w is None else self.base_power_w
         return base_w + unused_idle_w(kinds, {kind: self.gpu_type(kind) for kind in kinds})
 

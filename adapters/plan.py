@@ -9,6 +9,7 @@ from typing import Any
 from wattsched.adapters.options import StatedOptions
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
+from wattsched.instances.gpu_parts import host_of
 from wattsched.instances.sizing.tenants import Tenant, cohorts_of
 from wattsched.instances.units import J_PER_KWH
 from wattsched.reading.inputs import listed
@@ -70,11 +71,12 @@ def cluster_row(
 ) -> dict[str, Any]:
     """Return a cluster as instances have it; `groups` are those of a `level`, each with the one above it."""
     above = [(group, {} if parent is None else {"parent": parent}) for group, parent in groups.items()]
+    levels = {host_of(node["name"]): "host" for node in nodes}
     return {
         "name": name,
         "gpu_types": {kind: options.gpu_type(kind).model_dump(exclude_unset=True) for kind in sorted(kinds)},
         "nodes": nodes,
-        "groups": [{"name": group, "level": level, **parent} for group, parent in above],
+        "groups": [{"name": group, "level": levels.get(group, level), **parent} for group, parent in above],
         "power_domains": options.domains_there({*groups, *(node["name"] for node in nodes)}),
         "capacity": "nodes",
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.failures import refusing
+from wattsched.cli.failures import noticed, refusing
 from wattsched.cli.files import progress, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import FileName, Number, Whole, time_zone_option
@@ -87,21 +87,22 @@ def command(
             power = PowerModel(**named)
     # With several files, messages name theirs.
     source = str(files[0]) if jobs is None and len(files) == 1 else ""
-    with progress(f"fitting {model}"), refusing(source, {"power": "--watts", "jobs": "--jobs"}):
+    given = {"power": "--watts", "jobs": "--jobs"}
+    with progress(f"fitting {model}"), refusing(source, given), noticed() as told:
         report = fit_profile(files, model, jobs=jobs, where=where, power=power, **options)
-    _print(report)
+    _print(report, [*told, *report.notes])
     if output is not None:
         write(output, report.profile.model_dump_json(indent=1, exclude_none=True) + "\n")
 
 
-def _print(report: FitReport) -> None:
+def _print(report: FitReport, notes: Sequence[str]) -> None:
     from wattsched.report.terminal import console, heading, line, table
 
     out, profile, error = console(), report.profile, report.profile.fit_error
     measurements = count(len(report.measurements), "measurement")
     line(out, (f"{profile.model} on {profile.gpu_type}", "bold"), f": {measurements}")
-    if report.runs or report.notes:
-        table(out, *table_of([_read(report), *map(Entry.told, report.notes)], "measurement"))
+    if report.runs or notes:
+        table(out, *table_of([_read(report), *map(Entry.told, notes)], "measurement"))
     if report.runs:
         heading(
             out, "Logs", "means over time of each GPU, from the first to the last busy sample, less a tenth"

@@ -8,13 +8,13 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from wattsched.reading.inputs import CONTROL, echo, meant
+from wattsched.reading.inputs import CONTROL, LONGEST_LINE, echo, meant
 from wattsched.reading.inputs import NoticeWarning as NoticeWarning
+from wattsched.reading.inputs import naming as naming
 from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
 from wattsched.topology.fields import FaultCount, TooManyFaultsError
@@ -23,8 +23,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 LARGEST_WHOLE = 2.0**63
 MOST_LINES = 20
-LONGEST_LINE = 1_800
-"""Characters of a fault, in which the columns of a table of zones fit."""
 MOST_FAULTS = 1_000
 """Faults that are told apart: each takes a kilobyte, and a file may have millions."""
 
@@ -176,16 +174,6 @@ class UnreadableError(InputError, OSError):
 
 class FormerNameWarning(FutureWarning):
     """A name that is still read is called otherwise now."""
-
-
-@contextmanager
-def naming(file: str | Path) -> Iterator[None]:
-    """Name the file in what is wrong with it, a ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        told = echo(error, "", LONGEST_LINE)
-        raise ValueError(told if str(file) in told else f"{file}: {told}") from None
 
 
 @contextmanager

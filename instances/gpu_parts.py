@@ -122,16 +122,15 @@ def part_of(board: GpuType, part: GpuPart) -> GpuType:
     return board.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
 
-def kinds_of(gpu_type: str, gpus: int) -> dict[str, int]:
-    """GPUs of a node by type, of which `SEVERAL` joins some."""
-    pairs = [re.fullmatch(r"([1-9]\d{0,6}) (.+)", one) for one in gpu_type.split(SEVERAL)]
-    return {pair[2]: int(pair[1]) for pair in pairs if pair} if pairs[1:] and all(pairs) else {gpu_type: gpus}
-
-
 def joined(kinds: Mapping[str, int]) -> str:
     """Type of a node with GPUs of some types; see `SEVERAL`."""
     several = SEVERAL.join(f"{number} {kind}" for kind, number in kinds.items())
     return several if len(kinds) > 1 else next(iter(kinds))
+
+
+def host_of(node: str) -> str:
+    """Machine of a node, which may be one kind of its GPUs alone: ``n1`` of ``n1/a100_1g.5gb`` and ``n1``."""
+    return node.partition("/")[0]
 
 
 def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:

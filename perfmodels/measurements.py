@@ -15,7 +15,7 @@ import numpy as np
 from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
-from wattsched.reading.inputs import MOST_COLUMNS, csv_lines, echo, listed, number_in, read_text
+from wattsched.reading.inputs import MOST_COLUMNS, csv_lines, echo, listed, naming, number_in, read_text
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -258,10 +258,8 @@ def _to_watts(path: str | Path, place: int, name: str, lines: list[tuple[int, li
     """Convert the cells of a column into watts."""
     read = Numbers(name, "power", f"{path}, line {lines[0][0]}")
     for number, cells in lines[1:]:
-        try:
+        with naming(f"{path}, line {number}, column {echo(name)}"):
             cells[place] = cells[place] and repr(read(cells[place])).removesuffix(".0")
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}, column {echo(name)}: {error}") from None
     read.tell(f"{path}, column {echo(name)}")
 
 
@@ -288,10 +286,8 @@ def _numbers(path: str | Path, rows: list[tuple[int, Row]], column: str) -> Floa
     """Values of a column: finite, above 0 (synchronisation may take no time), counts whole."""
     values = []
     for line, row in rows:
-        try:
+        with naming(f"{path}, line {line}, column '{column}'"):
             values.append(_number(row[column], column))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {line}, column '{column}': {error}") from None
     return np.array(values)
 
 

@@ -108,7 +108,7 @@ class Actions:
         self._unseen[pod.uid] = pod
         try:
             launch = self.launches.sealed(binding.launch)
-            self.api.bind(pod.namespace, pod.name, pod.uid, binding.node, launch.annotations())
+            self.api.bind(pod.namespace, pod.name, pod.uid, binding.host, launch.annotations())
         except KubernetesError as error:
             if error.certain:
                 del self._unseen[pod.uid]

@@ -103,7 +103,7 @@ class Announcing(Actions):
         now_s = self.extender.clock()
         self._announced |= {one.pod.uid: Announcement(one, now_s) for one in bindings}
         # Before they are annotated, as the scheduler calls at once.
-        self.extender.change({one.pod.uid: Opinion(node=one.node) for one in bindings})
+        self.extender.change({one.pod.uid: Opinion(node=one.host) for one in bindings})
         done = list[Binding]()
         try:
             done, refused = super().start(name, bindings)
@@ -120,7 +120,7 @@ class Announcing(Actions):
             for pod in job.pods
         }
         places = {
-            uid: LAPSED if one.withdrawn else Opinion(node=one.binding.node)
+            uid: LAPSED if one.withdrawn else Opinion(node=one.binding.host)
             for uid, one in self._announced.items()
         }
         self.extender.publish(waits | places)

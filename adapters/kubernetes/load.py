@@ -20,6 +20,7 @@ from wattsched.adapters.kubernetes.options import (
 from wattsched.adapters.kubernetes.reading import HOST_PORT, KubeNode, KubePod, Site, seated
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
 from wattsched.adapters.rounds import start_text
+from wattsched.instances.gpu_parts import host_of
 
 Ours = Callable[[KubePod], bool]
 """Rule that says of a pod whether it is ours, such as by its scheduler's name."""
@@ -36,6 +37,11 @@ class Binding:
     pod: KubePod
     node: str
     launch: Launch
+
+    @property
+    def host(self) -> str:
+        """Name by which Kubernetes knows its node."""
+        return host_of(self.node)
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,7 @@ class Load(Drawing):
         node = self.site.nodes.get(name)
         if node is None or not node.ready or self.lacks(pod, node):
             return False
-        return pod.constraints.allow(node.name, node.labels, node.taints)
+        return pod.constraints.allow(node.host, node.labels, node.taints)
 
     def lacks(self, pod: KubePod, node: KubeNode) -> list[str]:
         """Resources of which a node has less left than a pod asks for."""
@@ -193,7 +199,7 @@ class Load(Drawing):
 
     def _left(self, node: str, what: str) -> float:
         """Return the amount of a resource that a node has left; of a host port each node has one."""
-        return self._room[node].get(what, 1.0 if what.startswith(HOST_PORT) else 0.0)
+        return self._room[host_of(node)].get(what, 1.0 if what.startswith(HOST_PORT) else 0.0)
 
     def without(self, pods: Iterable[KubePod]) -> Load:
         """Return the load that there would be if pods had left their nodes."""
@@ -209,7 +215,7 @@ class Load(Drawing):
 
     def emptied(self) -> Load:
         """Return the load that there would be on empty nodes, but for watts."""
-        room = {node.name: dict(node.room) for node in self.site.nodes.values()}
+        room = {node.host: dict(node.room) for node in self.site.nodes.values()}
         return replace(self, used=Counter(), node_w=dict(self.node_w), _room=room)
 
     def place(self, pod: KubePod, wanted: str) -> str | None:
@@ -271,7 +277,7 @@ class Load(Drawing):
         self.used[node] += sign * pod.gpus
         self.node_w[node] += sign * added_w
         for what, amount in pod.needs.items():
-            self._room[node][what] = self._left(node, what) - sign * amount
+            self._room[host_of(node)][what] = self._left(node, what) - sign * amount
 
 
 def usable(site: Site, options: KubernetesOptions) -> Site:
@@ -288,14 +294,6 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
     labels = " and ".join(options.rack_labels) or "rack_labels"
     notes += options.absent(there(site, options), f"value of {labels}")
     return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])
-
-
-def _foreign_each_w(pod: KubePod, node: KubeNode, options: KubernetesOptions) -> float:
-    """Return the most that a GPU of a pod draws that is not ours, on average over the kinds it asks for."""
-    most_w = {name: options.max_power_w(options.gpu_type_named(one)) for name, one in node.resources.items()}
-    any_w = max(most_w.values())
-    total_w = sum(gpus * most_w.get(name, any_w) for name, gpus in pod.resources.items())
-    return total_w / asked if (asked := sum(pod.resources.values())) else any_w
 
 
 def load_of(
@@ -316,7 +314,7 @@ def load_of(
     load = Load(site, options, pools_of_site(site, options))
     for node in site.nodes.values():
         load.node_w[node.name] = options.server_w(options.types_of(node)) + node.gpus * load.idle_w(node.name)
-        load._room[node.name] = dict(node.room)
+        load._room[node.host] = dict(node.room)
     for domain in options.power_domains:
         members = set(domain.members)
         load.under[domain.name] = [
@@ -345,7 +343,7 @@ def _count_present(load: Load, pod: KubePod, present: list[KubePod], launch: Lau
     node = load.site.nodes[pod.node]
     if launch is not None:
         launch = _sound(launch, load.idle_w(node.name))
-    most_w = _foreign_each_w(pod, node, load.options)
+    most_w = load.options.max_power_w(load.options.type_of(node))
     each_w = most_w if launch is None else launch.power_w / launch.gpus
     added_w = pod.gpus * (each_w - load.idle_w(node.name))
     load._count(pod, pod.node, added_w, 1)

@@ -28,7 +28,7 @@ from wattsched.adapters.options import (
 )
 from wattsched.adapters.pools import Claim, divided
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.instances.gpu_parts import SEVERAL, joined, kinds_of, part_named
+from wattsched.instances.gpu_parts import part_named
 from wattsched.instances.sizing.job import Job
 from wattsched.topology.fields import Name
 
@@ -76,22 +76,22 @@ class KubernetesOptions(StatedOptions):
         """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``."""
         if product in self.products:
             return self.products[product]
-        if product in self.gpu_types or SEVERAL in product:
+        if product in self.gpu_types:
             return product
         part = part_named(product)
         known = [word for word in re.split(r"[-_ ]", part.board) if self.knows(word)]
         return "-".join(filter(None, [*known[:1], part.kind])) if known else product
 
     def types_of(self, node: KubeNode) -> dict[str, int]:
-        """GPUs of a node by type."""
+        """GPUs of a node by type, with which its server's watts count; see `KubeNode`."""
         found = Counter[str]()
-        for product, gpus in kinds_of(node.product, node.gpus).items():
+        for product, gpus in node.kinds.items():
             found[self.gpu_type_named(product)] += gpus
         return found
 
     def type_of(self, node: KubeNode) -> str:
-        """GPU type of a node; of several kinds of GPUs as `gpu_parts.joined` has it."""
-        return joined(self.types_of(node))
+        """GPU type of a node, or of its kind of GPUs."""
+        return self.gpu_type_named(node.product)
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def hosts_of(job: KubeJob, nodes: Collection[KubeNode]) -> frozenset[str]:
         node.name
         for node in nodes
         if gpus <= node.resources.keys()
-        and all(one.allow(node.name, node.labels, node.taints) for one in asked)
+        and all(one.allow(node.host, node.labels, node.taints) for one in asked)
     )
 
 
@@ -323,7 +323,7 @@ def claim_of(job: KubeJob, site: Site) -> Claim:
     """Nodes that a waiting job may have, and how many of them it needs."""
     each, hosts = job.pods[0].gpus, hosts_of(job, site.nodes.values())
     if not hosts:
-        asked = ", ".join(job.pods[0].resources)
+        asked = ", ".join(dict.fromkeys(name for pod in job.pods for name in pod.resources))
         raise InputError([f"no node with {asked} is as its selector, affinity and tolerations ask"])
     most = max(site.nodes[name].gpus for name in hosts)
     if each > most:
@@ -363,9 +363,9 @@ def pools_of_site(
 
 
 def groups_above(node: KubeNode, options: KubernetesOptions) -> list[str]:
-    """Return the groups that a node stands in, the largest first: ``zone``, ``zone/rack``."""
+    """Return the groups that a node stands in, the largest first: ``zone``, ``zone/rack``, a kind's host."""
     names = [node.labels[label] for label in options.rack_labels if node.labels.get(label)]
-    return ["/".join(names[: i + 1]) for i in range(len(names))]
+    return ["/".join(names[: i + 1]) for i in range(len(names))] + [node.host] * (node.host != node.name)
 
 
 def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:

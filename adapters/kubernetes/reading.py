@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Any
@@ -22,7 +22,8 @@ from wattsched.adapters.kubernetes.objects import (
 )
 from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.instances.gpu_parts import joined
+from wattsched.instances.gpu_parts import host_of
+from wattsched.topology.fields import shortened
 
 GPU, _GKE = "nvidia.com/gpu", "cloud.google.com/gke"
 _GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/(?:gpu|([sdtqc]px_nps\d))")
@@ -58,15 +59,15 @@ _CLOSING = frozenset(["NoSchedule", "NoExecute"])
 
 @dataclass(frozen=True)
 class KubeNode:
-    """A node with GPUs.
+    """A node with GPUs, or one kind of the GPUs of a node that has several, named ``NODE/PRODUCT``.
 
     Attributes
     ----------
-    product : str
-        Its GPUs as their label names them, replicas with their number on a board (``Tesla-T4-SHARED-4``); of
-        a node with several kinds as `gpu_parts.joined` has them.
     resources : dict of str to str
-        The same of each resource by which pods ask for some.
+        Product of each resource by which pods ask for some: GPUs as their label names them, replicas with
+        their number on a board (``Tesla-T4-SHARED-4``).
+    kinds : dict of str to int
+        GPUs by product of the whole node, whose server's watts count here; none but on its first kind.
     gpus, broken : int
         GPUs that it has, and how many of them the device plugin does not offer.
     room : dict of str to float
@@ -76,7 +77,6 @@ class KubeNode:
     """
 
     name: str
-    product: str
     gpus: int
     broken: int
     room: dict[str, float]
@@ -84,6 +84,17 @@ class KubeNode:
     taints: tuple[Taint, ...]
     ready: bool
     resources: dict[str, str]
+    kinds: dict[str, int]
+
+    @property
+    def host(self) -> str:
+        """Name by which Kubernetes knows it."""
+        return host_of(self.name)
+
+    @property
+    def product(self) -> str:
+        """Product of its GPUs, of which there is one but on a whole node."""
+        return next(iter(self.resources.values()), UNLABELLED)
 
 
 @dataclass(frozen=True)
@@ -193,7 +204,7 @@ def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site
     """Read what the API said; `gpu_label` names GPUs where a node has it, and else their vendor's label."""
     try:
         found = validated(Nodes, {"nodes": snapshot["nodes"]}, "Kubernetes")
-        nodes = {node.name: node for row in found.nodes if (node := _node(row, gpu_label)).gpus}
+        nodes = {node.name: node for row in found.nodes for node in _nodes(row, gpu_label)}
         pods = {pod.uid: pod for pod in map(_any_pod, snapshot["pods"])}
         return Site(float(snapshot["time"]), nodes, pods)
     except (ValueError, TypeError, OverflowError) as error:
@@ -207,16 +218,25 @@ def seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
     come first; what is more than a whole node has was never there. Of a pod that cannot be read, all that is
     left is taken.
     """
-    left = {name: node.gpus for name, node in site.nodes.items()}
+    left, hosts = dict[str, int](), defaultdict[str, list[KubeNode]](list)
+    for node in site.nodes.values():
+        left[node.name] = node.gpus
+        hosts[node.host].append(node)
     pods, notes = dict(site.pods), list[str]()
-    present = [pod for pod in site.pods.values() if pod.present and pod.node in left]
+    present = [pod for pod in site.pods.values() if pod.present and pod.node in hosts]
     for pod in sorted(present, key=lambda one: (one.phase != "Running", one.begun_s, one.key)):
-        node = site.nodes[pod.node]
-        asked = pod.gpus_on(node) if pod.legible else node.gpus
-        had = 0 if asked > node.gpus and pod.phase != "Running" else min(asked, left[pod.node])
-        left[pod.node] -= had
+        own = [node for node in hosts[pod.node] if pod.gpus_on(node) or not pod.legible]
+        had = 0
+        for place, node in enumerate(own or hosts[pod.node][:1]):
+            asked = pod.gpus_on(node) if pod.legible else node.gpus
+            some = 0 if asked > node.gpus and pod.phase != "Running" else min(asked, left[node.name])
+            left[node.name] -= some
+            had += some
+            # What it has of a second kind counts as another pod's.
+            uid, needs = (f"{pod.uid}/{node.name}", dict[str, float]()) if place else (pod.uid, pod.needs)
+            if (node.name, some) != (pod.node, pod.gpus):
+                pods[uid] = replace(pod, uid=uid, node=node.name, gpus=some, needs=needs)
         if had != pod.gpus:
-            pods[pod.uid] = replace(pod, gpus=had)
             why = pod.odd if not pod.legible else f"asks for {pod.gpus:,} GPUs of {pod.node}"
             notes.append(f"{pod.key} {why}: counts as {had}")
     return pods, first_of(notes)
@@ -301,6 +321,18 @@ def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str
     return f"{re.sub('-SHARED$', '', product)}-SHARED-{each}" if each > 1 else product
 
 
+def _nodes(row: Node, gpu_label: str) -> Iterator[KubeNode]:
+    """A node with GPUs or, where it has several kinds of these, one for each."""
+    whole, offered = _node(row, gpu_label), gpus_asked(row.status.allocatable)
+    kinds = whole.kinds
+    for kind, gpus in whole.kinds.items():
+        name = whole.name if len(whole.kinds) == 1 else shortened(f"{whole.name}/{kind}")
+        resources = {one: product for one, product in whole.resources.items() if product == kind}
+        broken = gpus - sum(offered.get(one, 0) for one in resources)
+        yield replace(whole, name=name, gpus=gpus, broken=broken, resources=resources, kinds=kinds)
+        kinds = {}
+
+
 def _node(row: Node, gpu_label: str) -> KubeNode:
     there, labels = _gpus(row), row.metadata.labels
     resources = {name: _product(name, number, labels, gpu_label) for name, number in there.items()}
@@ -311,8 +343,8 @@ def _node(row: Node, gpu_label: str) -> KubeNode:
     ready = any(one.type == "Ready" and one.status == "True" for one in row.status.conditions)
     return KubeNode(
         name=row.metadata.name,
-        product=joined(kinds) if kinds else UNLABELLED,
         resources=resources,
+        kinds=kinds,
         gpus=gpus,
         broken=gpus - offered,
         room={name: most for name, most in row.status.allocatable.items() if name not in there},

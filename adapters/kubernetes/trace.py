@@ -19,7 +19,7 @@ from wattsched.adapters.kubernetes.objects import (
     Several,
 )
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read, read_node, read_pod
+from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_node, read_pod
 from wattsched.adapters.kubernetes.runs import (
     GROUPS,
     Name,
@@ -34,7 +34,6 @@ from wattsched.adapters.kubernetes.workloads import FINISHED, Workload, pods_of,
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
-from wattsched.instances.gpu_parts import kinds_of
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.job_lists import LONGEST_S
 from wattsched.reading.inputs import echo
@@ -139,7 +138,7 @@ def recorded(
     for item, seen_s in _newest(items, moments):
         until_s = max(last_s.values()) if seen_s == last_s[item["kind"]] else seen_s
         by_kind[item["kind"]].append((item, until_s))
-    nodes = read({"time": 0.0, "nodes": [node for node, _ in by_kind["Node"]], "pods": []}).nodes
+    nodes = {node.name: node for item, _ in by_kind["Node"] if (node := read_node(item)).gpus}
     found = Recorded()
     if nodes:
         found.cluster = _cluster(nodes, found, stand_ins)
@@ -182,7 +181,7 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
     for node in nodes.values():
         above = groups_above(node, options)
         switches |= dict(zip(above, [None, *above], strict=False))
-        machines.append(Machine(node.name, kinds_of(node.product, node.gpus), above[-1] if above else None))
+        machines.append(Machine(node.name, node.kinds, above[-1] if above else None))
     if closed := sum(not node.ready for node in nodes.values()):
         found.tell("noted", f"cordoned or not ready now, but in the cluster: {count(closed, 'node')}")
     return cluster_of(machines, "kubernetes", found.entries, switches=switches, stand_ins=stand_ins)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 from functools import partial
 from math import inf
 from typing import TypeVar
@@ -300,7 +300,7 @@ def _readings(zone: tzinfo | None, row: Row, column: str) -> tuple[list[float], 
     try:
         found_s, form = moment_s(text)
         if form == LOCAL:
-            return moments_s(datetime.fromtimestamp(found_s, UTC).replace(tzinfo=None), zone), form
+            return moments_s(found_s, zone), form
     except (ValueError, OverflowError, OSError) as error:
         expected = "a time in --time-zone like 2026-11-03T08:30:00, as SLURM_TIME_FORMAT=standard prints it"
         raise row.fault(column, f"{echo(text)}: {error}; expected {expected}") from None

@@ -18,6 +18,7 @@ from wattsched.adapters.slurm.load import Start
 from wattsched.adapters.slurm.options import Launch, Ours, launch_of
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
+from wattsched.instances.gpu_parts import host_of
 from wattsched.instances.io import write_atomically
 from wattsched.serve.recorded import RecordedSession
 
@@ -165,7 +166,7 @@ def _release(job: SlurmJob, launch: Launch) -> tuple[tuple[str, ...], tuple[str,
     gpus = f"TresPerJob=gres:gpu{kind}:{launch.gpus}" if whole else f"Gres=gpu{kind}:{each}"
     fields = [
         f"JobId={job.id}",
-        f"ReqNodeList={','.join(sorted(launch.nodes))}",
+        f"ReqNodeList={','.join(sorted(map(host_of, launch.nodes)))}",
         f"NumNodes={len(launch.nodes)}",
         gpus,
         f"AdminComment={launch.text()}",

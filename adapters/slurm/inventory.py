@@ -7,16 +7,17 @@ that nothing is kept for it.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 
 from wattsched.adapters.slurm.documents import NodeRow, names_in, node_rows
 from wattsched.instances.errors import InputError, validated
-from wattsched.instances.gpu_parts import joined, kinds_of
+from wattsched.instances.gpu_parts import host_of, joined
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
+from wattsched.topology.fields import shortened
 
 _GPUS = re.compile(r"(?<![^,\s])(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
 _FEATURES = re.compile(r"[\w.:+-]+(&[\w.:+-]+)*|[\w.:+-]+(\|[\w.:+-]+)*")
@@ -31,20 +32,22 @@ _CLOSED = re.compile(
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """A node with GPUs.
+    """A node with GPUs, or one kind of the GPUs of a node that has several, named ``NODE/TYPE``.
 
     Attributes
     ----------
     gpu_type : str
-        As Slurm names it; of a node with several types as `gpu_parts.joined` has them.
+        As Slurm names it; of a whole node with several types as `gpu_parts.joined` has them.
     takes_jobs : bool
         False where it is down, drained, or does not answer.
     used : frozenset of int
-        GPUs that Slurm counts as used.
+        GPUs that Slurm counts as used, by their numbers on the whole node.
     cpus, memory_mib : float
         Infinite where Slurm does not tell.
     free_cpus, free_memory_mib : float
         Of these, what no job has.
+    kinds : dict of str to int
+        GPUs by type of the whole node, whose server's watts count here; none but on its first kind.
     """
 
     name: str
@@ -58,11 +61,12 @@ class SlurmNode:
     memory_mib: float = inf
     free_memory_mib: float = inf
     features: frozenset[str] = frozenset()
+    kinds: dict[str, int] = field(default_factory=dict)
 
     @property
-    def kinds(self) -> dict[str, int]:
-        """Its GPUs by type."""
-        return kinds_of(self.gpu_type, self.gpus)
+    def host(self) -> str:
+        """Name by which Slurm knows it."""
+        return host_of(self.name)
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class Needs:
         At least on each node; for each GPU and CPU.
     exclusive : bool
         It has nodes for itself.
+    gpu_type : str
+        Of a machine with several kinds of GPUs Slurm gives it this one; empty: any.
     """
 
     nodes: frozenset[str] = frozenset()
@@ -93,6 +99,7 @@ class Needs:
     memory_cpu_mib: float = 0
     memory_gpu_mib: float = 0
     exclusive: bool = False
+    gpu_type: str = ""
 
     def cpus_on(self, node: SlurmNode, nodes: int, gpus: int) -> float:
         """CPUs on one of so many nodes, with so many GPUs on each."""
@@ -108,10 +115,11 @@ class Needs:
     def lacks(self, node: SlurmNode, nodes: int, gpus: int) -> list[str]:
         """Return the needs of a job that a node does not meet, even if it were empty."""
         checks = {
-            "--nodelist": not self.nodes or node.name in self.nodes,
-            "--exclude": node.name not in self.excluded,
+            "--nodelist": not self.nodes or node.host in self.nodes,
+            "--exclude": node.host not in self.excluded,
             f"--constraint={self.features}": self._features_are_on(node),
             "CPUs": self.cpus_on(node, nodes, gpus) <= node.cpus,
+            self._kind: node.name == node.host or (node.gpu_type == self.gpu_type and not self.exclusive),
             "memory": self.memory_mib_on(node, nodes, gpus) <= node.memory_mib,
         }
         return [what for what, there in checks.items() if not there]
@@ -128,6 +136,16 @@ class Needs:
         least = min(map(len, lacks.values()), default=0)
         scarce = sorted({what for lacking in lacks.values() if len(lacking) == least for what in lacking})
         raise InputError([f"asks for what no node with GPUs in its partitions has: {', '.join(scarce)}"])
+
+    @property
+    def _kind(self) -> str:
+        if self.exclusive:
+            return "one kind of GPUs (--exclusive)"
+        return (
+            f"--gres=gpu:{self.gpu_type}"
+            if self.gpu_type
+            else "one kind of GPUs (--gres=gpu:TYPE:1 names it)"
+        )
 
     def _features_are_on(self, node: SlurmNode) -> bool:
         if "|" in self.features:
@@ -154,14 +172,19 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
     return found
 
 
-def held_in(text: str | None) -> list[int]:
-    """Numbers of the GPUs that a GRES text says are used, those among them of which shards are."""
-    entries = gpus_in((text or "").replace("shard:", "gpu:"))
-    return [one for _, _, numbers in entries for one in numbers]
+def held_in(text: str | None) -> dict[str, list[int]]:
+    """Numbers of the GPUs that a GRES text says are used, by type, those among them of which shards are."""
+    found = defaultdict[str, list[int]](list)
+    for kind, _, numbers in gpus_in((text or "").replace("shard:", "gpu:")):
+        found[kind] += numbers
+    return found
 
 
-def nodes_in(text: str) -> dict[str, SlurmNode]:
-    """Nodes with GPUs of ``scontrol show node``, also with ``--json``, or of ``sinfo --json``, by name."""
+def nodes_in(text: str, *, apart: bool = False) -> dict[str, SlurmNode]:
+    """Nodes with GPUs of ``scontrol show node``, also with ``--json``, or of ``sinfo --json``, by name.
+
+    Of nodes with several kinds of GPUs one for each kind, if they are to be `apart`.
+    """
     if text.lstrip().startswith("{"):
         rows = node_rows(text)
     else:
@@ -171,7 +194,7 @@ def nodes_in(text: str) -> dict[str, SlurmNode]:
         if not found:
             raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
         rows = [_node_row(one, name) for one in found for name in expand(one["NodeName"])]
-    return {node.name: node for row in rows for node in _node(row)}
+    return {node.name: node for row in rows for node in _nodes(row, apart)}
 
 
 def _node_row(found: dict[str, str], name: str) -> NodeRow:
@@ -181,27 +204,34 @@ def _node_row(found: dict[str, str], name: str) -> NodeRow:
     return validated(NodeRow, {"name": name, **fields})
 
 
-def _node(row: NodeRow) -> Iterator[SlurmNode]:
+def _nodes(row: NodeRow, apart: bool) -> Iterator[SlurmNode]:
     kinds = Counter[str]()
     for kind, count, _ in gpus_in(row.gres):
         kinds[kind or "gpu"] += count
     if kinds := +kinds:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
-        used = frozenset(held_in(row.gres_used))
+        used = held_in(row.gres_used)
         cpus, memory_mib = row.cpus or inf, row.real_memory or inf
-        yield SlurmNode(
+        whole = SlurmNode(
             row.name,
             joined(kinds),
             kinds.total(),
             tuple(row.partitions),
             not closed,
-            used,
+            frozenset(number for numbers in used.values() for number in numbers),
             cpus=cpus,
             free_cpus=cpus - (row.alloc_cpus or 0),
             memory_mib=memory_mib,
             free_memory_mib=memory_mib - (row.alloc_memory or 0),
             features=frozenset(row.active_features),
+            kinds=kinds,
         )
+        for kind in kinds if apart and len(kinds) > 1 else ():
+            part = replace(whole, name=shortened(f"{row.name}/{kind}"), gpu_type=kind, gpus=kinds[kind])
+            yield replace(part, used=frozenset([*used[kind], *used[""]]))
+            whole = replace(whole, kinds={})
+        if not apart or len(kinds) == 1:
+            yield whole
 
 
 def records(text: str) -> Iterator[dict[str, str]]:
@@ -211,7 +241,7 @@ def records(text: str) -> Iterator[dict[str, str]]:
             yield found
 
 
-def switches_in(text: str, nodes: dict[str, SlurmNode]) -> tuple[dict[str, str | None], dict[str, str]]:
+def switches_in(text: str, nodes: Collection[str]) -> tuple[dict[str, str | None], dict[str, str]]:
     """The tree of switches that have a name of their own, and the switch of each node."""
     found = [{key.lower(): value for key, value in one.items()} for one in records(text)]
     lines = [one for one in found if one.get("switchname", "") not in ("", *nodes)]

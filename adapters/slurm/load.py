@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from wattsched.adapters.rounds import start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
+from wattsched.instances.gpu_parts import host_of
 from wattsched.topology.cluster import PowerDomain
 
 
@@ -108,10 +110,8 @@ class Load(Drawing):
         return self.options.gpu_type(node.gpu_type).idle_power_w
 
     def _others_w(self, node: SlurmNode) -> float:
-        """Watts of other people's jobs on a node: the most that its GPUs can draw, whichever they have."""
-        idle_w = self.idle_w(node) * (node.gpus - (used := len(self.others.get(node.name, ()))))
-        all_w = sum(number * self.options.max_power_w(kind) for kind, number in node.kinds.items())
-        return min(self.options.max_power_w(node.gpu_type) * used, all_w - idle_w) if used else 0.0
+        """Watts of other people's jobs on a node: the most that their GPUs can draw."""
+        return self.options.max_power_w(node.gpu_type) * len(self.others.get(node.name, ()))
 
     def reserved_w(self, node: SlurmNode) -> float:
         """Watts on a node that no decision changes: of other or leaving jobs, and of closed idle GPUs."""
@@ -215,8 +215,8 @@ class Load(Drawing):
         """Return what the nodes of a start lack for it now, besides GPUs; '' where they lack nothing."""
         for name, gpus in launch.nodes.items():
             node, count = self.site.nodes[name], len(launch.nodes)
-            cpus = node.free_cpus - sum(cpus for cpus, _ in self._released.get(name, ()))
-            memory_mib = node.free_memory_mib - sum(one for _, one in self._released.get(name, ()))
+            cpus = node.free_cpus - sum(cpus for cpus, _ in self._released.get(node.host, ()))
+            memory_mib = node.free_memory_mib - sum(one for _, one in self._released.get(node.host, ()))
             if job.needs.cpus_on(node, count, gpus) > cpus:
                 return f"CPUs of {name}"
             if job.needs.memory_mib_on(node, count, gpus) > memory_mib:
@@ -245,14 +245,13 @@ class Load(Drawing):
         for name, count in launch.nodes.items():
             node, nodes = self.site.nodes[name], len(launch.nodes)
             asked = job.needs.cpus_on(node, nodes, count), job.needs.memory_mib_on(node, nodes, count)
-            self._released.setdefault(name, []).append(asked)
+            self._released.setdefault(node.host, []).append(asked)
 
 
 def usable(site: Site, options: SiteOptions) -> Site:
     """The site as rounds can use it, with notes on the rest.
 
-    Nodes with GPUs whose watts are not known, or of several types, get no jobs; they count as
-    `SiteOptions.gpu_type` says.
+    Nodes with GPUs whose watts are not known get no jobs; they count as `SiteOptions.gpu_type` says.
     """
     nodes, notes = dict(site.nodes), list[str]()
     kinds = {name: node.gpu_type for name, node in nodes.items()}
@@ -272,7 +271,8 @@ def behind(site: Site, domain: PowerDomain) -> list[str]:
 def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     """Build the load of a cluster as it is now.
 
-    Numbers that Slurm does not tell yet, of jobs that start or end, are taken to be the first free ones.
+    GPUs of one kind among several of a machine are numbered anew, as Slurm numbers all together. Numbers that
+    it does not tell yet, of jobs that start or end, are taken to be the first free ones.
     A released job whose GPUs somebody else took is `stranded`.
     """
     complete = not site.notes
@@ -280,12 +280,12 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     pending = [job.id for job in site.jobs.values() if job.pending and ours.has(job)]
     load = Load(site, options, _pending=pending)
     present = [job for job in site.jobs.values() if job.on_nodes]
+    known = defaultdict[str, dict[int, int]](dict)
     for job in present:
-        # A job has no more GPUs of a node than there are, whatever its record says.
         numbers = {
             node: own
             for node, gpus in job.gpus.items()
-            if node in site.nodes and (own := [gpu for gpu in gpus if gpu < site.nodes[node].gpus])
+            if node in site.nodes and (own := _placed(site.nodes[node], gpus, known[node]))
         }
         if numbers:
             _count(load, ours, job, numbers)
@@ -293,7 +293,8 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
         if not any(job.gpus.values()):
             _count(load, ours, job, _unnumbered(load, job))
     for node in site.nodes.values():
-        if mislaid := node.used & set(load.free(node.name)):
+        used = _placed(node, node.used, known[node.name])
+        if mislaid := {*used} & {*load.free(node.name)}:
             # Where a row of the queue was left out, a job that nobody knows may run on them.
             whose = load.mislaid if complete else load.others
             whose.setdefault(node.name, set()).update(mislaid)
@@ -310,6 +311,12 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
         else:
             load.stranded.append(job.id)
     return load
+
+
+def _placed(node: SlurmNode, gpus: Iterable[int], known: dict[int, int]) -> list[int]:
+    """Return GPUs as `Load` numbers them; no more than a node has, whatever a record says."""
+    places = gpus if node.name == node.host else [known.setdefault(gpu, len(known)) for gpu in gpus]
+    return [place for place in places if place < node.gpus]
 
 
 def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) -> None:
@@ -329,6 +336,6 @@ def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) ->
 def _unnumbered(load: Load, job: SlurmJob) -> dict[str, list[int]]:
     """GPUs of a job that starts or ends: Slurm tells its nodes, and we know how many on each."""
     launch, nodes = launch_of(job), [node for node in job.gpus if node in load.site.nodes]
-    each = -(-job.request.gpus // max(1, len(job.gpus)))
+    each = -(-job.request.gpus // max(1, len({*map(host_of, job.gpus)})))
     counts = {node: each if launch is None else launch.nodes.get(node, 0) for node in nodes}
     return {node: load.free(node)[:count] for node, count in counts.items() if count}

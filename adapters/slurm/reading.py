@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from itertools import zip_longest
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.options import first_of
@@ -31,7 +32,8 @@ from wattsched.adapters.slurm.inventory import (
 )
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.instances.errors import InputError
-from wattsched.reading.clocks import clock_s, fitting, moments_s
+from wattsched.instances.gpu_parts import host_of
+from wattsched.reading.clocks import clock_s, fitting, moment_s, moments_s
 from wattsched.reading.inputs import echo
 
 RUNNING, PENDING = "RUNNING", "PENDING"
@@ -51,6 +53,8 @@ _KEPT = {
 """Holds that are not ours to end; what waits for us is held as by its user."""
 _RUN = ("UP", "DRAIN")
 """States of partitions that start what is in their queue."""
+_Hosts: TypeAlias = Mapping[str, Mapping[str, str]]
+"""Machine -> type of its GPUs -> node that has these."""
 _HELD_PRIORITY = 0
 """Slurm holds a job by giving it no priority."""
 
@@ -198,18 +202,24 @@ def read(snapshot: Snapshot) -> Site:
         time_s = float(snapshot["time"])
         if not 0.0 < time_s < inf:
             raise ValueError(f"time: must be seconds since 1970, got '{snapshot['time']}'")
-        nodes = nodes_in(snapshot["nodes"])
+        nodes = nodes_in(snapshot["nodes"], apart=True)
+        hosts = defaultdict[str, dict[str, str]](dict)
+        for node in nodes.values():
+            hosts[node.host][node.gpu_type] = node.name
         queue = document_in(QueuedRows, "squeue --json", snapshot["jobs"])
-        switches, above = switches_in(snapshot["topology"], nodes)
+        switches, above = switches_in(snapshot["topology"], hosts)
+        for node in nodes.values():
+            if node.name != node.host:
+                switches[node.host], above[node.name] = above.get(node.host), node.host
         partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
         if not partitions:
             raise ValueError(f"scontrol show partition: {echo(snapshot['partitions'], '', 200) or 'nothing'}")
-        jobs, notes = _jobs(queue)
+        jobs, notes = _jobs(queue, hosts)
         return Site(
             time_s=time_s,
             nodes=nodes,
             jobs=jobs,
-            reservations=list(_reservations(snapshot["reservations"])),
+            reservations=list(_reservations(snapshot["reservations"], hosts)),
             switches=switches,
             above=above,
             partitions={p["PartitionName"]: names_in(p.get("Nodes", "")) for p in partitions},
@@ -220,7 +230,7 @@ def read(snapshot: Snapshot) -> Site:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
 
 
-def _jobs(queue: QueuedRows) -> tuple[dict[int, SlurmJob], list[str]]:
+def _jobs(queue: QueuedRows, hosts: _Hosts) -> tuple[dict[int, SlurmJob], list[str]]:
     """Return jobs by number, and notes on rows that are left out, without number or state."""
     notes = {
         place: note for place, row in enumerate(queue.jobs) if (note := _unnamed(place, row, queue.meta))
@@ -228,7 +238,8 @@ def _jobs(queue: QueuedRows) -> tuple[dict[int, SlurmJob], list[str]]:
     if len(notes) == len(queue.jobs):
         notes = {}  # it is no queue, and its first row says so
     rows = ((place, row) for place, row in enumerate(queue.jobs) if place not in notes)
-    return {job.id: job for job in (_any_job(*row, queue.meta) for row in rows)}, first_of(notes.values())
+    jobs = (_any_job(*row, queue.meta, hosts) for row in rows)
+    return {job.id: job for job in jobs}, first_of(notes.values())
 
 
 def _unnamed(place: int, row: Any, meta: Any) -> str:
@@ -242,10 +253,10 @@ def _unnamed(place: int, row: Any, meta: Any) -> str:
     return ""
 
 
-def _any_job(place: int, row: Any, meta: Any) -> SlurmJob:
+def _any_job(place: int, row: Any, meta: Any, hosts: _Hosts) -> SlurmJob:
     """A job, whatever its user had Slurm write of it."""
     try:
-        return _job(part_of(QueuedRow, row, "", meta))
+        return _job(part_of(QueuedRow, row, "", meta), hosts)
     except Exception as error:
         besides = dict.fromkeys(("partition", "tres_per_node", "state_reason"), "")
         core = (
@@ -253,14 +264,11 @@ def _any_job(place: int, row: Any, meta: Any) -> SlurmJob:
             if isinstance(row, dict)
             else row
         )
-        job = _job(part_of(QueuedRow, core, f"squeue --json: jobs[{place}]", meta))
+        job = _job(part_of(QueuedRow, core, f"squeue --json: jobs[{place}]", meta), hosts)
         return replace(job, odd=f"its record cannot be read: {why(error)}")
 
 
-def _job(row: QueuedRow) -> SlurmJob:
-    # One entry for each node, in the order of the nodes.
-    detail = [held_in(text) for text in row.gres_detail or ()]
-    gpus = dict(zip(row.nodes, [*detail, *[[]] * len(row.nodes)], strict=False))
+def _job(row: QueuedRow, hosts: _Hosts) -> SlurmJob:
     states = frozenset(row.job_state)
     odd = ""
     if row.array_task_string:
@@ -285,7 +293,7 @@ def _job(row: QueuedRow) -> SlurmJob:
         states=states,
         comment=row.comment,
         admin_comment=row.admin_comment,
-        gpus=gpus if states & ON_NODES else {},
+        gpus=_gpus_of(row, hosts) if states & ON_NODES else {},
         required=row.required_nodes,
         request=_request(row),
         asked_nodes=max(1, row.node_count or 1),
@@ -301,6 +309,19 @@ def _job(row: QueuedRow) -> SlurmJob:
         requeue=row.requeue and row.batch_flag,
         odd=odd,
     )
+
+
+def _gpus_of(row: QueuedRow, hosts: _Hosts) -> dict[str, list[int]]:
+    """Numbers of the GPUs that a job uses, by node; what may be of any kind counts for each of a host."""
+    found = defaultdict[str, list[int]](list)
+    # One entry for each host, in the order of the hosts.
+    for host, text in zip_longest(row.nodes, (row.gres_detail or ())[: len(row.nodes)]):
+        own = hosts.get(host, {"": host})
+        held = {kind: numbers for kind, numbers in held_in(text).items() if numbers}
+        for kind, numbers in (held or {_request(row).gpu_type: []}).items():
+            for name in [own[kind]] if kind in own else own.values():
+                found[name] += numbers
+    return dict(found)
 
 
 def marked(comment: str) -> Any:
@@ -319,7 +340,7 @@ def own_nodes(required: list[str], admin_comment: str) -> list[str]:
     """Nodes that the user of a job asked for; what we pinned it to does not count."""
     launch = marked(admin_comment)
     pinned = launch.get("nodes") if isinstance(launch, dict) else None
-    if not required or not isinstance(pinned, dict) or set(pinned) != set(required):
+    if not required or not isinstance(pinned, dict) or {*map(host_of, pinned)} != set(required):
         return required
     return names_in(launch.get("asked_nodes"))
 
@@ -336,6 +357,7 @@ def _needs(row: QueuedRow) -> Needs:
         memory_cpu_mib=row.memory_per_cpu or 0,
         memory_gpu_mib=_per_gpu(row.memory_per_tres),
         exclusive="NONE" in (row.shared or ()),
+        gpu_type=_request(row).gpu_type,
     )
 
 
@@ -350,15 +372,14 @@ def _request(row: QueuedRow) -> Request:
     return Request()
 
 
-def _reservations(text: str) -> Iterator[Reservation]:
+def _reservations(text: str, hosts: _Hosts) -> Iterator[Reservation]:
     if not text.startswith(("ReservationName=", "No reservations")):
         raise ValueError(f"scontrol show reservation: {echo(text, '', 200) or 'nothing'}")
     for found in records(text):
         if found.get("ReservationName", LEASE).startswith(LEASE):
             continue
-        clocks = [datetime.fromisoformat(found.get(key, "")) for key in ("StartTime", "EndTime")]
-        (start_s, end_s), _ = fitting(
-            [moments_s(clock, None) for clock in clocks], clock_s(found.get("Duration", ""))
-        )
-        nodes = frozenset(names_in(found.get("Nodes", "")))
+        times = [moments_s(moment_s(found.get(key, ""))[0], None) for key in ("StartTime", "EndTime")]
+        (start_s, end_s), _ = fitting(times, clock_s(found.get("Duration", "")))
+        named = names_in(found.get("Nodes", ""))
+        nodes = frozenset(node for host in named for node in hosts.get(host, {}).values())
         yield Reservation(found["ReservationName"], start_s, end_s, nodes)

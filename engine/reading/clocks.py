@@ -8,9 +8,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from itertools import pairwise, product
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wattsched.reading.inputs import echo, number_in
 
+Floats = NDArray[np.float64]
 SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
+BACKWARDS, ALIKE = 100.0, 2.0
+"""Seconds forwards that are as unlikely as one backwards; a difference of roots that tells nothing."""
+TWICE = "assumed: of hours that come twice in autumn the likelier one, or else the first"
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
 
 
@@ -38,31 +45,50 @@ def moment_s(text: str) -> tuple[float, str]:
         raise ValueError(f"{echo(text)} is neither {expected}") from None
 
 
-def in_zone_s(local_s: float, zone: tzinfo) -> float:
-    """Return the first moment at which the clocks of a zone show a date that was read as UTC."""
-    return datetime.fromtimestamp(local_s, UTC).replace(tzinfo=zone).timestamp()
-
-
 def clock_s(text: str) -> float | None:
     """Seconds of ``[D-]HH:MM:SS``; None for another text."""
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+    if (found := _CLOCK.fullmatch(text)) is None:
         return None
     days, hours, minutes, seconds = found.groups(default="0")
     return ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + float(seconds)
 
 
-def moments_s(clock: datetime, zone: tzinfo | None) -> list[float]:
-    """Return the moments at which clocks show a time: two in the hour that comes twice in autumn.
+def moments_s(shown_s: float, zone: tzinfo | None) -> list[float]:
+    """Return the moments at which clocks show a date, itself in seconds as if it were in UTC.
 
-    They are seconds since 1970, the earlier first. Without a zone the clocks are this machine's. A time that
-    they skip in spring is a ValueError.
+    They are two in the hour that comes twice in autumn, the earlier first. Without a zone the clocks are this
+    machine's. A time that they skip in spring is a ValueError.
     """
+    clock = datetime.fromtimestamp(shown_s, UTC).replace(tzinfo=None)
     both = {clock.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)}
     shown = [s for s in sorted(both) if datetime.fromtimestamp(s, zone).replace(tzinfo=None, fold=0) == clock]
     if not shown:
-        raise ValueError(f"the clocks of {zone or 'this machine'} skip this time in spring")
+        raise ValueError(f"the clocks of {zone or 'this machine'} skip {clock} in spring")
     return shown
+
+
+def in_order_s(shown_s: Floats, series: NDArray[np.object_], zone: tzinfo) -> tuple[Floats, bool]:
+    """Return the moments of dates that a clock showed one after the other, and whether others are as likely.
+
+    Hours that come twice are read with few long gaps: the least sum of square roots of a series' gaps, where
+    a second backwards counts as `BACKWARDS`, and no gap as more than a day, as logs may be joined.
+    """
+    quarters, place = np.unique(shown_s // 900, return_inverse=True)
+    both = [(moments_s(900 * quarter, zone) * 2)[:2] for quarter in quarters.tolist()]
+    both_s = np.append(np.reshape(both, (-1, 2))[place] + shown_s[:, None] % 900, [[np.nan] * 2], axis=0)
+    ends = np.append(series[1:] != series[:-1], True)
+    twice = both_s[:, 0] < both_s[:, 1]
+    near = np.flatnonzero(twice[1:] | twice[:-1]) + 1
+    gap_s = both_s[near, :, None] - both_s[near - 1, None, :]
+    gap_s[ends[near - 1]] = 0.0
+    roots = np.sqrt(np.clip(gap_s, -BACKWARDS * gap_s, 86_400.0))
+    for sums, onwards in pairwise(roots):
+        onwards += sums.min(axis=1)
+    margins = np.abs(np.diff(roots[twice[near - 1] & (~twice[near] | ends[near - 1]), 0]))
+    second = np.zeros(len(both_s), dtype=np.int64)
+    for k, before in zip(near[::-1], roots.argmin(axis=2)[::-1], strict=True):
+        second[k - 1] = before[second[k]]
+    return both_s[np.arange(len(shown_s)), second[:-1]], bool((margins < ALIKE).any())
 
 
 def fitting(times: Sequence[Sequence[float]], lasted_s: float | None = None) -> tuple[list[float], bool]:

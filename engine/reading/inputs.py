@@ -34,6 +34,8 @@ DEEPEST = 200
 """Lists and objects within each other; documents have ten."""
 ROWS_PER_MB = 20_000
 MOST_COLUMNS = 10_000
+LONGEST_LINE = 1_800
+"""Characters of a fault, in which the columns of a table of zones fit."""
 LONGEST_CELL = 200
 """Characters of a cell that is read, as of names in documents."""
 CONTROL = r"\x00-\x1f\x7f-\x9f"
@@ -61,6 +63,16 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 class NoticeWarning(UserWarning):
     """Something that the caller should know about an answer; the command line says it in a line."""
+
+
+@contextmanager
+def naming(file: str | Path) -> Iterator[None]:
+    """Name the file in what is wrong with it, a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        told = echo(error, "", LONGEST_LINE)
+        raise ValueError(told if str(file) in told else f"{file}: {told}") from None
 
 
 class TooLargeError(ValueError):

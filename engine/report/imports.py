@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -31,9 +32,8 @@ class Entry:
     @classmethod
     def told(cls, sentence: str) -> Self:
         """Entry of a sentence such as ``left out: 'a', of which no log has a sample``."""
-        treatment, _, what = sentence.partition(": ")
-        known = treatment in ("left out", "assumed", "converted", "doubtful")
-        return cls(treatment, what) if known else cls("noted", sentence)
+        found = re.fullmatch(r"(|.*?: )(left out|assumed|converted|doubtful): (.*)", sentence)
+        return cls(found[2], found[1] + found[3]) if found else cls("noted", sentence)
 
     def sentence(self) -> str:
         """Entry of jobs in words: ``left out: without GPUs, 3 jobs, 0 GPU h``."""

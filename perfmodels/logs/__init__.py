@@ -13,7 +13,7 @@ from pathlib import Path
 
 from wattsched.perfmodels.logs import dcgm, nvidia_smi, prometheus, zeus
 from wattsched.perfmodels.logs.samples import Sample, Samples
-from wattsched.reading.inputs import read_text
+from wattsched.reading.inputs import naming, read_text
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,9 @@ def log_of(text: str) -> Log | None:
 
 def read_log(path: str | Path, time_zone: tzinfo | None = None) -> Samples:
     """Read a log of any kind; `time_zone` is that of times without one. A ValueError names the file."""
-    try:
+    with naming(path):
         text = read_text(path)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if (log := log_of(text)) is None:
-        known = "; ".join(log.name for log in LOGS)
-        raise ValueError(f"{path} is no log of GPUs that is known ({known}), or lacks its header")
-    return Samples.of(path, log.read(text, str(path)), time_zone)
+        if (log := log_of(text)) is None:
+            known = "; ".join(log.name for log in LOGS)
+            raise ValueError(f"{path} is no log of GPUs that is known ({known}), or lacks its header")
+        return Samples.of(path, log.read(text, str(path)), time_zone)

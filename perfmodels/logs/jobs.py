@@ -10,6 +10,7 @@ time: a sample stands until the next one of its GPU, but no longer than `LONGEST
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -18,7 +19,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
-from wattsched.reading.inputs import MOST_NAMED, echo, listed
+from wattsched.reading.clocks import TWICE, fitting
+from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, listed
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 BUSY = 0.05
@@ -171,17 +173,19 @@ def _chosen(row: Row, samples: Samples, place: str, time_zone: tzinfo | None) ->
         if jobs:
             chosen &= samples.job == jobs[0]
     ends_s = samples.time_s + np.nan_to_num(samples.duration_s)
-    for column, ends, sign in (("start", samples.time_s, 1), ("end", ends_s, -1)):
-        if not (cell := row.get(column, "")):
-            continue
-        moment_s, zoned = seconds_of(cell, f"{place}, column '{column}'", time_zone)
+    cells = {name: cell for name in ("start", "end") if (cell := row.get(name, ""))}
+    read = [seconds_of(cell, f"{place}, column '{name}'", time_zone) for name, cell in cells.items()]
+    moments_s, ambiguous = fitting([readings for readings, _ in read])
+    if ambiguous:
+        warnings.warn(f"{place}: {TWICE}", NoticeWarning, stacklevel=4)
+    for (column, cell), (_, zoned), moment_s in zip(cells.items(), read, moments_s, strict=True):
         if np.isnan(samples.time_s[chosen]).any():
             raise ValueError(f"{place}, column '{column}': the log of {echo(row['job'])} tells no times")
-        if (samples.zoned[chosen] != zoned).any():
+        if ((samples.local_line[chosen] == 0) != zoned).any():
             clocks = ("has a time zone", "have none") if zoned else ("has no time zone", "have one")
             told = f"{echo(cell)} {clocks[0]}, times of the log of {echo(row['job'])} {clocks[1]}"
             raise ValueError(f"{place}, column '{column}': {told}; give it as `time_zone`")
-        chosen &= sign * (ends - moment_s) >= 0
+        chosen &= samples.time_s >= moment_s if column == "start" else ends_s <= moment_s
     if cell := row.get("power_limit_w", ""):
         limit_w = reading(cell, f"{place}, column 'power_limit_w'", MOST_W)
         chosen &= np.isnan(samples.power_limit_w) | (samples.power_limit_w == np.round(limit_w))

@@ -69,8 +69,8 @@ def read(text: str, name: str) -> Iterator[Sample]:
         if "utilisation" in values:
             values["utilisation"] /= 100.0
         if time is not None:
-            time_s, zoned = seconds_of(cells[time], f"{place} 'timestamp'")
-            values |= {"time_s": time_s, "zoned": zoned}
+            (time_s,), zoned = seconds_of(cells[time], f"{place} 'timestamp'")
+            values |= {"time_s": time_s, "local_line": 0 if zoned else line}
         yield Sample("", "0" if gpu is None else cells[gpu], **values)
     for k, _, _, read in found.values():
         if read is not None:

@@ -72,10 +72,7 @@ def recognises_answer(text: str) -> bool:
 
 def read_answer(text: str, name: str) -> Iterator[Sample]:
     """Samples of the answer to a range query."""
-    try:
-        data = json_in(text).get("data")
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+    data = json_in(text).get("data")
     form = data.get("resultType") if isinstance(data, dict) else None
     series = data.get("result") if isinstance(data, dict) else None
     if form != "matrix" or not isinstance(series, list):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
+from sys import intern
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wattsched.reading.clocks import LOCAL, in_zone_s, moment_s
-from wattsched.reading.inputs import ROWS_PER_MB, TooLargeError, echo, most_mb, number_in
+from wattsched.reading.clocks import LOCAL, TWICE, in_order_s, moment_s, moments_s
+from wattsched.reading.inputs import ROWS_PER_MB, NoticeWarning, TooLargeError, echo, most_mb, number_in
 from wattsched.topology.arrays import FloatArray, Table
 
 Texts = NDArray[np.object_]
@@ -35,18 +37,13 @@ class Sample(NamedTuple):
         A Slurm job's number, a pod as NAMESPACE/POD, or a window of Zeus; empty where the log has none.
     gpu : str
         Which GPU; empty where the watts are those of all GPUs together.
-    time_s : float
-        Seconds since 1970 on the log's clock.
-    duration_s : float
-        Seconds of a window, over which the watts are the mean; nan for what was read at a moment.
-    power_w : float
-        Watts of the whole GPU.
-    utilisation : float
-        Share of the time with a kernel on the GPU, 0 to 1.
-    jobs : float
-        Jobs that the log shows on the GPU at that moment.
-    zoned : float
-        1 where the log tells the zone of its times, 0 where it does not and they count as UTC.
+    time_s, duration_s : float
+        Seconds since 1970 on the log's clock, and of a window, over which the watts are the mean; nan for
+        what was read at a moment.
+    power_w, utilisation : float
+        Watts of the whole GPU, and share of the time with a kernel on it, 0 to 1.
+    jobs, local_line : float
+        Jobs that the log shows on the GPU then, and the line of a time without a zone, in UTC; 0 for others.
     """
 
     job: str
@@ -58,7 +55,7 @@ class Sample(NamedTuple):
     frequency_mhz: float = math.nan
     power_limit_w: float = math.nan
     jobs: float = 1.0
-    zoned: float = 1.0
+    local_line: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +75,7 @@ class Samples(Table):
     frequency_mhz: FloatArray
     power_limit_w: FloatArray
     jobs: FloatArray
-    zoned: FloatArray
+    local_line: FloatArray
 
     @classmethod
     def of(cls, path: str | Path, read: Iterable[Sample], time_zone: tzinfo | None = None) -> Samples:
@@ -86,30 +83,42 @@ class Samples(Table):
 
         GPUs of different files are different ones, unless they are named by their UUIDs.
         """
-        texts: dict[str, list[str]] = {"job": [], "gpu": []}
-        numbers = {name: array("d") for name in Sample._fields if name not in texts}
-        most, once = ROWS_PER_MB * most_mb(), {"": ""}
+        jobs, gpus, numbers, most = list[str](), list[str](), array("d"), ROWS_PER_MB * most_mb()
         for sample in read:
             if math.isnan(sample.power_w) and math.isnan(sample.utilisation):
                 continue
-            if len(texts["job"]) == most:
+            if len(jobs) == most:
                 raise TooLargeError(f"{path} has more than {most:,} samples")
-            values = sample._asdict()
-            if time_zone is not None and not sample.zoned:
-                values |= {"time_s": in_zone_s(sample.time_s, time_zone), "zoned": 1.0}
-            for name, cells in texts.items():
-                cells.append(once.setdefault(values[name], values[name]))
-            for name, column in numbers.items():
-                column.append(values[name])
-        if np.isnan(numbers["power_w"]).all():
+            jobs.append(intern(sample.job))
+            gpus.append(intern(sample.gpu))
+            numbers.extend(sample[2:])
+        names = Sample._fields[2:]
+        columns = dict(zip(names, np.array(numbers).reshape(-1, len(names)).T, strict=True))
+        if np.isnan(columns["power_w"]).all():
             raise ValueError(f"{path} has no watts of a GPU")
-        known = {gpu: gpu if gpu.startswith(UUID) or not gpu else f"{path}:{gpu}" for gpu in {*texts["gpu"]}}
-        texts |= {"gpu": [known[gpu] for gpu in texts["gpu"]], "log": [stem_of(path)] * len(texts["job"])}
-        order = np.argsort(np.array(numbers["time_s"]), kind="stable")
-        columns = {name: np.array(column)[order] for name, column in numbers.items()}
+        known = {gpu: gpu if gpu.startswith(UUID) or not gpu else f"{path}:{gpu}" for gpu in {*gpus}}
+        texts = {"job": jobs, "gpu": [known[gpu] for gpu in gpus], "log": [stem_of(path)] * len(jobs)}
         columns["power_limit_w"] = np.round(columns["power_limit_w"])
         columns["power_w"] /= columns["jobs"]
-        return cls(**columns, **{name: np.array(cells, dtype=object)[order] for name, cells in texts.items()})
+        samples = cls(**columns, **{name: np.array(cells, dtype=object) for name, cells in texts.items()})
+        if told := samples._read_clock(time_zone):
+            warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=4)
+        return samples.take(np.argsort(samples.time_s, kind="stable"))
+
+    def _read_clock(self, zone: tzinfo | None) -> str:
+        """Read each GPU's dates by their order, where their zone is known; return what to tell of them."""
+        order, told = np.flatnonzero(self.local_line), ""
+        order = order[np.argsort(self.gpu[order], kind="stable")]
+        gpu, line, hours = self.gpu[order], self.local_line[order], self.time_s[order] / 3600
+        if zone is not None:
+            self.time_s[order], doubtful = in_order_s(self.time_s[order], gpu, zone)
+            self.local_line[:], told = 0, TWICE * doubtful
+        # Clocks are changed from Saturday at 23:00 on, in five hours; 1970 began on a Thursday.
+        back = (gpu == np.roll(gpu, 1)) & ((hours + 97) % 168 <= 5)
+        back &= np.abs(np.diff(self.time_s[order], prepend=np.nan) + 3600) <= 600
+        for n in line[back][:1]:
+            told = f"doubtful: the clock steps back by 1 h on line {n:.0f}; --time-zone reads both hours"
+        return told
 
     def __len__(self) -> int:
         return len(self.job)
@@ -175,16 +184,16 @@ def reading(
     return number
 
 
-def seconds_of(text: str, place: str, time_zone: tzinfo | None = None) -> tuple[float, bool]:
+def seconds_of(text: str, place: str, time_zone: tzinfo | None = None) -> tuple[list[float], bool]:
     """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; if its zone is known.
 
-    A date without a zone is of `time_zone`, or else read as in UTC. Anything else is a ValueError that names
-    the place.
+    A date without a zone is of `time_zone`, which may show it twice, or else read as in UTC. Anything else is
+    a ValueError that names the place.
     """
     try:
         found_s, form = moment_s(text)
+        if form == LOCAL and time_zone is not None:
+            return moments_s(found_s, time_zone), True
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
-    if form == LOCAL and time_zone is not None:
-        return in_zone_s(found_s, time_zone), True
-    return found_s, form != LOCAL
+    return [found_s], form != LOCAL

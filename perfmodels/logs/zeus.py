@@ -57,10 +57,7 @@ def recognises_profile(text: str) -> bool:
 
 def read_profile(text: str, name: str) -> Iterator[Sample]:
     """Samples of a profile, each of all GPUs together."""
-    try:
-        measured = json_in(text).get("measurements")
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+    measured = json_in(text).get("measurements")
     for number, one in enumerate(measured if isinstance(measured, list) else [None]):
         match one:
             case {

@@ -139,3 +139,18 @@ def test_fit_reads_logs_and_says_what_it_left_out_and_what_is_not_known(run, wri
 @pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "gpus,local_batch,step_time_s,power_w\n1,8,nan,3\n"])
 def test_fit_refuses_other_tables_in_one_line(run, write, content):
     refused(run("fit", write(content, "steps.csv")))
+
+
+def test_fit_says_in_its_table_what_it_assumed_of_units_and_of_hours_that_come_twice(run, write):
+    clock = [f"{hour:02d}:{minute:02d}" for hour in (1, 2, 2, 3) for minute in range(0, 60, 2)]
+    rows = "".join(f"2026/10/25 {time}:00.000, {300 - n}, 99\n" for n, time in enumerate(clock))
+    log = write("timestamp, power.draw, utilization.gpu\n" + rows, "night.csv")
+    jobs = write("job,batch_size,step_time_s,start\nnight,64,1,\nnight,128,2,2026-10-25 02:00\n", "jobs.csv")
+    result = run("fit", log, "--jobs", jobs, "--time-zone", "Europe/Berlin", code=0)
+    unit = f"{log}, column 'power.draw': in W, as neither header nor values state a unit"
+    hour = f"{jobs}, line 3: of hours that come twice in autumn the likelier one, or else the first"
+    assert "assumed " + unit in " ".join(result.stdout.split())
+    assert "assumed " + hour in " ".join(result.stdout.split())
+    assert "read 2 3.6 " in " ".join(result.stdout.split()), "four hours less a tenth"
+    told = f"doubtful {log}: the clock steps back by 1 h on line 62; --time-zone reads both hours"
+    assert told in " ".join(run("fit", log, "--jobs", jobs, code=0).stdout.split())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import wattsched
 from tests.fuzz.valid_files import INSTANCES, valid_files
@@ -67,6 +68,7 @@ def _import(form: str, **options: str) -> Callable[[Path, Path], object]:
 
 
 def _fit_log(file: Path, valid: Path) -> object:
+    wattsched.fit_profile(file, "m", "G", jobs=valid / "logged.csv", time_zone=ZoneInfo("Europe/Berlin"))
     return wattsched.fit_profile(file, "m", "G", jobs=valid / "logged.csv")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.adapters.trust import ODD
 from tests.strategies.effort import examples
-from wattsched.adapters.kubernetes.load import load_of
+from wattsched.adapters.kubernetes.load import Load, load_of
 from wattsched.adapters.kubernetes.loop import Policy
 from wattsched.adapters.kubernetes.objects import quantity
 from wattsched.adapters.kubernetes.options import KubernetesOptions, hosts_of
@@ -123,6 +123,35 @@ def test_nodes_of_several_vendors_count_and_each_pod_has_gpus_of_its_own() -> No
     assert read_node(nodes[1], "nvidia.com/gpu.product").product == named["amd.com/gpu"]
     (waiting,) = load.waiting.values()
     assert hosts_of(waiting, load.site.nodes.values()) == {"n"}
+
+
+def test_a_pod_with_several_kinds_of_a_node_has_some_of_each_and_one_that_is_odd_all_that_is_left() -> None:
+    has = {"nvidia.com/gpu": "2", "nvidia.com/mig-1g.5gb": "7"}
+    told = {"capacity": has, "allocatable": {**has, "nvidia.com/mig-1g.5gb": "6"}}
+    node = {"metadata": {"name": "n", "labels": {"nvidia.com/gpu.product": "A100"}}, "status": told}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    both = {"resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.5gb": "2", "cpu": "3"}}}
+    pods = [
+        {"metadata": {"name": "both"}, "spec": {"nodeName": "n", "containers": [both]}},
+        {"metadata": {"name": "none"}, "spec": {"nodeName": "n", "containers": [{}]}},
+        {"metadata": {"name": "waits"}, "spec": {"containers": [both]}},
+    ]
+
+    def used(*more: Any) -> tuple[Load, dict[str, int]]:
+        snapshot = {"time": 1e9, "nodes": [{**node, "status": told | ready}], "pods": [*pods, *more]}
+        load = load_of(read(snapshot), KubernetesOptions(), lambda pod: not pod.node)
+        return load, {name: load.free(one) for name, one in load.site.nodes.items()}
+
+    load, free = used()
+    assert free == {"n/A100": 1, "n/A100-mig-1g.5gb": 4}
+    # Two whole boards and a cut one; one of two, and two slices, at the most.
+    assert load.power_w == pytest.approx(200 + 3 * 50 + 350 + 2 * 350 / 7)
+    assert load.emptied()._left("n/A100", "cpu") - load._left("n/A100-mig-1g.5gb", "cpu") == 3
+    assert "several kinds" in load.waiting["default/waits"].pods[0].odd
+    odd = {"metadata": {"name": "odd"}, "spec": {"nodeName": "n", "containers": 1}}
+    load, free = used(odd)
+    assert free == dict.fromkeys(free, 0)
+    assert "default/odd cannot be read" in " ".join(load.site.notes)
 
 
 def test_saved_snapshots_are_read_again_and_have_no_secrets(tmp_path: Path) -> None:

@@ -298,28 +298,33 @@ def test_a_node_whose_watts_are_not_known_counts_at_the_most_and_others_go_on(gr
 
 
 @pytest.mark.parametrize(
-    ("gres", "told", "idle_w", "most_w"),
+    ("gres", "idle_w", "most_w"),
     [
-        ("gpu:A100:5,gpu:V100:3", "several types (5 A100 + 3 V100)", 5 * 50 + 3 * 30, 5 * 400 + 3 * 300),
+        ("gpu:A100:5,gpu:V100:3", 5 * 50 + 3 * 30, 5 * 400 + 3 * 300),
         # Two boards of A100 beside a whole one: 14 of 14 sevenths, or 12 of them.
-        ("gpu:A100:1,gpu:a100_1g.5gb:14", "several types (1 A100 + 14 a100_1g.5gb)", 150, 1200),
-        ("gpu:a100_3g.20gb:4", "", 100, 2 * (6 / 7 * 400 + 1 / 7 * 50)),
-        ("gpu:a100_1g.5gb:7", "", 50, 400),
+        ("gpu:A100:1,gpu:a100_1g.5gb:14", 150, 1200),
+        ("gpu:A100:1,gpu:a100_1g.5gb:13", 150, 400 + 13 / 7 * 400 + 1 / 7 * 50),
+        ("gpu:a100_3g.20gb:4", 100, 2 * (6 / 7 * 400 + 1 / 7 * 50)),
+        ("gpu:a100_1g.5gb:7", 50, 400),
     ],
 )
-def test_a_node_draws_no_more_than_its_boards(gres: str, told: str, idle_w: float, most_w: float) -> None:
+def test_a_node_draws_no_more_than_its_boards(gres: str, idle_w: float, most_w: float) -> None:
     nodes = json.loads(SNAPSHOT["nodes"])
     nodes["nodes"][3]["gres"] = gres
     free = {"reservations": "No reservations in the system"}
-    load = load_of(read({**SNAPSHOT, **free, "nodes": json.dumps(nodes)}), site_of({}), Ours())
-    assert told in " ".join(load.site.notes)
-    assert load.site.nodes["g4"].takes_jobs is not bool(told)
-    assert load.node_w["g4"] == pytest.approx(200 + idle_w)
-    everyone = set(range(load.site.nodes["g4"].gpus))
-    load.claim({"g4": everyone})
-    load.others["g4"] = everyone
-    assert load.node_w["g4"] == pytest.approx(200 + most_w)
-    assert load.foreign_node_w["g4"] == pytest.approx(most_w - idle_w)
+    feed = {"name": "feed", "members": ["g4"], "power_cap_w": 1e6}
+    options = site_of({"power_domains": [feed]})
+    load = load_of(read({**SNAPSHOT, **free, "nodes": json.dumps(nodes)}), options, Ours())
+    kinds = [node for node in load.site.nodes.values() if node.host == "g4"]
+    assert len(kinds) == gres.count(",") + 1
+    assert not load.site.notes
+    assert all(node.takes_jobs for node in kinds)
+    assert load.drawn_w["feed"] == pytest.approx(200 + idle_w)
+    for node in kinds:
+        load.claim({node.name: range(node.gpus)})
+        load.others[node.name] = set(range(node.gpus))
+    assert load.drawn_w["feed"] == pytest.approx(200 + most_w)
+    assert load.foreign_w["feed"] == pytest.approx(most_w - idle_w)
 
 
 def test_racks_with_caps_of_their_own() -> None:

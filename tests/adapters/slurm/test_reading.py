@@ -17,7 +17,7 @@ from wattsched.adapters.slurm.inventory import gpus_in, nodes_in
 from wattsched.adapters.slurm.load import load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.plan import round_of
-from wattsched.adapters.slurm.reading import read
+from wattsched.adapters.slurm.reading import own_nodes, read
 from wattsched.adapters.slurm.snapshot import COMMANDS, Snapshot, load, save
 from wattsched.instances.errors import InputError
 
@@ -36,6 +36,34 @@ def test_a_recorded_cluster() -> None:
     assert (reservation.name, reservation.nodes) == ("maintenance", {"g4"})
     assert reservation.end_s - reservation.start_s == 3600
     assert not site.closed
+
+
+def test_a_node_with_several_kinds_of_gpus_is_one_for_each_below_its_name() -> None:
+    nodes = json.loads(SNAPSHOT["nodes"])
+    for row in nodes["nodes"][2:]:
+        row["gres"], row["gres_used"] = "gpu:A100:4,gpu:a100_1g.5gb:7", "gpu:a100_1g.5gb:1(IDX:0)"
+    site = read({**SNAPSHOT, "nodes": json.dumps(nodes)})
+    assert {name: (node.gpu_type, node.gpus) for name, node in site.nodes.items()} == {
+        **{"g1": ("A100", 8), "g2": ("A100", 8)},
+        **{f"g{i}/A100": ("A100", 4) for i in (3, 4)},
+        **{f"g{i}/a100_1g.5gb": ("a100_1g.5gb", 7) for i in (3, 4)},
+    }
+    assert site.switches_above("g3/A100") == ["g3", "r2", "root"]
+    assert site.reservations[0].nodes == {"g4/A100", "g4/a100_1g.5gb"}
+    # What is not told to be of one kind may be of any.
+    jobs = json.loads(SNAPSHOT["jobs"])
+    (row,) = (one for one in jobs["jobs"] if (one["name"], one["job_state"]) == ("resnet", "RUNNING"))
+    for detail, asked, held in (
+        (["gpu:A100:2(IDX:0-1),gpu:a100_1g.5gb:0(IDX:)"], "gpu:2", {"g3/A100": [0, 1]}),
+        (["gpu:2(IDX:0-1)"], "gpu:2", {"g3/A100": [0, 1], "g3/a100_1g.5gb": [0, 1]}),
+        ([], "gpu:2", {"g3/A100": [], "g3/a100_1g.5gb": []}),
+        ([], "gpu:a100_1g.5gb:2", {"g3/a100_1g.5gb": []}),
+    ):
+        row |= {"gres_detail": detail, "tres_per_node": f"gres:{asked}"}
+        changed = {**SNAPSHOT, "nodes": json.dumps(nodes), "jobs": json.dumps(jobs)}
+        assert read(changed).jobs[row["job_id"]].gpus == held
+    assert own_nodes(["g3"], '{"wattsched": {"nodes": {"g3/A100": 4}}}') == []
+    assert own_nodes(["g3"], '{"wattsched": {"nodes": {"g4/A100": 4}}}') == ["g3"]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "slurm_load: Unable to contact slurm controller"])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.adapters.processes import wait_for
+from tests.adapters.test_slices import by_host
 from tests.adapters.trust import trusting
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
@@ -294,7 +295,7 @@ def test_slices_and_shards_are_parts_of_boards(
         options = SiteOptions.model_validate(trusting())
 
         def drawn_w() -> dict[str, float]:
-            return load_of(now(), options, Ours()).node_w
+            return by_host(load_of(now(), options, Ours()).node_w)
 
         # One board; two whole ones and two that are cut, of which a seventh is in no slice; two.
         assert drawn_w() == pytest.approx({"g1": 250, "g2": 400, "g3": 300})
@@ -304,33 +305,52 @@ def test_slices_and_shards_are_parts_of_boards(
         ]
         wait_for(lambda: all(now().jobs[number].running for number in theirs))
         seventh_w = 350 / 7
-        # Which slices of g2 are used nobody asks: it counts with no less, and no more than its boards.
-        assert drawn_w()["g1"] in (pytest.approx(250), pytest.approx(600))
-        assert 200 + 2 * 400 + 6 * 400 / 7 <= drawn_w()["g2"] <= 200 + 4 * 400
-        assert drawn_w()["g3"] == pytest.approx(300 + 350)
+        # Two boards, and two with six sevenths each; either node with the small slices draws a board more.
+        used_w = drawn_w()
+        assert used_w["g1"] in (pytest.approx(250), pytest.approx(600))
+        assert used_w["g1"] + used_w["g2"] == pytest.approx(250 + 400 + 2 * 350 + 2 * 3 * seventh_w + 350)
+        assert used_w["g3"] == pytest.approx(300 + 350)
         for number in theirs:
             cluster.run("scancel", str(number))
         wait_for(lambda: not any(job.on_nodes for job in now().jobs.values()))
         # Two of our slices start, within a cap at which a third would not.
         policy = Policy(Ours(), options, apply=True, start_s=5.0)
         rounds = Rounds(policy, Budget(950.0 + 2.5 * seventh_w), journal, look, lambda of: Actions(of))
-        ours = [submit_slice(cluster) for _ in range(3)]
+        ours = [submit_typed(cluster, "a100_1g.5gb:1") for _ in range(3)]
         report = rounds.round()
         assert len(report.started) == 2
         assert report.power_w == pytest.approx(950 + 2 * seventh_w)
         wait_for(lambda: sum(now().jobs[number].running for number in ours) == 2)
-        assert "several types (2 a100 + 2 a100_3g.20gb + 7 a100_1g.5gb)" in " ".join(report.notes)
+        # Kinds of g2 go to jobs that name them, untyped ones to a node of one kind.
+        rounds.budget.power_w = None
+        asked = {
+            submit_typed(cluster, "a100:2"): {"g2/a100": 2},
+            submit_typed(cluster, "a100_3g.20gb:1"): {"g2/a100_3g.20gb": 1},
+            submit_typed(cluster, "2"): {"g3": 2},
+        }
+        never = submit_typed(cluster, "1", "--nodelist=g2")
+        report = rounds.round()
+        assert len(report.started) == 4
+        assert asked.keys() <= report.started.keys() <= {*asked, *ours}
+        assert "--nodelist, one kind of GPUs (--gres=gpu:TYPE:1 names it)" in report.waiting[never]
+        jobs = wait_for(lambda: all((jobs := now().jobs)[number].running for number in asked) and jobs)
+        assert {number: {n: len(own) for n, own in jobs[number].gpus.items()} for number in asked} == asked
+        # They are known as ours, with what they draw, and are requeued for a cap.
+        report = rounds.round()
+        assert (report.started, report.running) == ({}, 6)
+        assert report.power_w == pytest.approx(950 + 3 * seventh_w + 2 * 350 + 3 * seventh_w + 2 * 350)
+        rounds.budget.power_w = 960.0
+        assert set(rounds.round().stopped) == {*asked, *ours}
         said = Said([ACCOUNTED], [cluster.run("scontrol", "--oneliner", "show", "node")])
     found = recorded(said, UTC)
     assert "3 nodes with 4 GPUs and 16 slices of 3 boards" in found.lines()
     assert [job.gpu_type for job in found.jobs] == ["a100_1g.5gb"]
 
 
-def submit_slice(cluster: Any) -> int:
+def submit_typed(cluster: Any, gres: str, *options: str) -> int:
     comment = json.dumps({"wattsched": {}})
-    number: int = cluster.submit(
-        "sleep 60", "--hold", "--requeue", "--gres=gpu:a100_1g.5gb:1", "--comment", comment
-    )
+    asked = ("--hold", "--requeue", f"--gres=gpu:{gres}", "--comment", comment, *options)
+    number: int = cluster.submit("sleep 60", *asked)
     return number
 
 

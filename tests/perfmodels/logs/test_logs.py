@@ -1,5 +1,6 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
+from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -28,6 +29,9 @@ from tests.strategies.effort import examples
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import read_logged
 from wattsched.perfmodels.profile import Configurations
+from wattsched.reading.inputs import NoticeWarning
+
+BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -137,7 +141,7 @@ CASES = (
     ("irregular.csv", "j_irregular.csv", {}, [1, 1], [200, 200]),
     ("mig2.csv", "j_mig2.csv", {}, [2, 2], [320, 320]),
     ("ts.prom", "j_ts.csv", {}, [1, 1], [30, 30]),
-    ("tz.csv", "j_tz.csv", {"time_zone": ZoneInfo("Europe/Berlin")}, [1, 1], [150, 150]),
+    ("tz.csv", "j_tz.csv", {"time_zone": BERLIN}, [1, 1], [150, 150]),
 )
 
 
@@ -262,14 +266,13 @@ def test_times_tell_the_runs_of_one_log_apart(tmp_path):
     for moment in ("2026/09/21 14:14:50.000", "2026-09-21T14:14:50"):
         m, _ = logged(tmp_path, text, rows.format(moment), "node1.csv")
         np.testing.assert_allclose(m.power_w, [200, 300])
-    berlin = ZoneInfo("Europe/Berlin")
     for moment in ("2026-09-21T12:14:50Z", "2026-09-21T14:14:50+02:00", f"{BEGIN_S + 90 - 7200}"):
         with pytest.raises(
             ValueError, match=r"line 2, column 'end': .* has a time zone, .* 'node1' have none; give"
         ):
             logged(tmp_path, text, rows.format(moment), "node1.csv")
         log, jobs = written(tmp_path, text, "node1.csv"), table(tmp_path, rows.format(moment))
-        m, _ = read_logged([log], jobs, time_zone=berlin)
+        m, _ = read_logged([log], jobs, time_zone=BERLIN)
         np.testing.assert_allclose(m.power_w, [200, 300])
     timed = prometheus([*readings(small), *readings(large)]).replace('"x"', '"node1"')
     with pytest.raises(
@@ -277,10 +280,67 @@ def test_times_tell_the_runs_of_one_log_apart(tmp_path):
     ):
         logged(tmp_path, timed, rows.format("2026-09-21T16:14:50"))
     jobs = table(tmp_path, rows.format("2026-09-21T16:14:50"))
-    m, _ = read_logged([written(tmp_path, timed)], jobs, time_zone=berlin)
+    m, _ = read_logged([written(tmp_path, timed)], jobs, time_zone=BERLIN)
     np.testing.assert_allclose(m.power_w, [200, 300])
     with pytest.raises(ValueError, match=r"line 2, column 'end': the log of 'node1' tells no times"):
         logged(tmp_path, dmon(readings(small)), rows.format(5), "node1")
+
+
+def night(days_before: int, gpus: int = 1) -> tuple[str, str, list[Read]]:
+    """Start and end of a job by the clock, and two hours before it to two hours after.
+
+    It runs from 2:30 on, for an hour with 300 W, then for another with 200 W.
+    """
+    begin, reads = datetime(2026, 10, 25 - days_before, 2, 30, tzinfo=BERLIN), []
+    for k in range(-1440, 2880):
+        watts, load = (300.0 - 100.0 * (k >= 720), 97) if 0 <= k < 1440 else (IDLE_W, 0)
+        reads += [Read("17", gpu, begin.timestamp() + 5 * k, watts, load, 1410, 400.0) for gpu in range(gpus)]
+    end = datetime.fromtimestamp(begin.timestamp() + 7200, BERLIN)
+    return f"{begin:%Y-%m-%d %H:%M}", f"{end:%Y-%m-%d %H:%M}", reads
+
+
+ROWS = "job,batch_size,step_time_s,start,end\n17,8,1,,\n17,16,2,{},{}\n"
+
+
+@pytest.mark.parametrize(("gpus", "by_gpu"), [(1, False), (3, False), (3, True)])
+def test_the_night_in_which_clocks_go_back_is_read_as_the_night_before(tmp_path, gpus, by_gpu):
+    found = []
+    for days_before in (0, 1):
+        start, end, reads = night(days_before, gpus)
+        log = written(tmp_path, smi(sorted(reads, key=lambda r: r.gpu * by_gpu), zone=BERLIN))
+        _, jobs = read_logged([log], table(tmp_path, ROWS.format(start, end)), time_zone=BERLIN)
+        found.append([(run.power_w, run.gpu_s, run.gpus, run.samples) for run in jobs.runs])
+    assert found[0] == found[1]
+    # A tenth of two hours is warm-up.
+    mean_w, gpu_s = (300 * 0.4 + 200 * 0.5) / 0.9, 0.9 * 7200 * gpus
+    assert found[0][0] == pytest.approx((mean_w, gpu_s, gpus, 1296 * gpus), rel=1e-9)
+    assert found[0][1] == pytest.approx((mean_w, 0.0, gpus, 1296 * gpus), rel=1e-9)
+
+
+def test_what_the_order_of_a_log_does_not_tell_is_assumed(tmp_path):
+    start, end, reads = night(0)
+    log, first = written(tmp_path, smi(reads, zone=BERLIN)), "of hours that come twice in autumn the likelier"
+    with pytest.warns(NoticeWarning, match=f"jobs.csv, line 3: assumed: {first} one, or else the first"):
+        read_logged([log], table(tmp_path, ROWS.format(start, end)), time_zone=BERLIN)
+    within = [r for r in reads if r.time_s < reads[0].time_s + 9000][1100:]
+    log = written(tmp_path, smi(within, zone=BERLIN), "17.csv")
+    with pytest.warns(NoticeWarning, match=f"17.csv: assumed: {first}"):
+        read_logged([log], table(tmp_path, ROWS.format("", "")), time_zone=BERLIN)
+    told = r"17.csv: doubtful: the clock steps back by 1 h on line 1802; --time-zone reads both hours"
+    log = written(tmp_path, smi(reads, zone=BERLIN), "17.csv")
+    for zone in (None, ZoneInfo("America/New_York")):
+        with pytest.warns(NoticeWarning, match=told):
+            read_logged([log], table(tmp_path, ROWS.format("", "")), time_zone=zone)
+
+
+def test_times_that_clocks_skip_in_spring_are_refused(tmp_path):
+    log = written(tmp_path, smi(readings(Job("17", 1, 300.0, begin_s=1_774_749_580.0))), "spring.csv")
+    skipped = "the clocks of Europe/Berlin skip 2026-03-29 02:00:00 in spring"
+    with pytest.raises(ValueError, match=f"{log}: {skipped}"):
+        read_logged([log], table(tmp_path, ROWS.format("", "")), time_zone=BERLIN)
+    log = written(tmp_path, smi(readings(Job("17", 1, 300.0))))
+    with pytest.raises(ValueError, match=rf"jobs.csv, line 3, column 'end': {skipped}"):
+        read_logged([log], table(tmp_path, ROWS.format("", "2026-03-29 02:00")), time_zone=BERLIN)
 
 
 def test_idle_gpus_of_a_node_are_not_those_of_the_job(tmp_path):

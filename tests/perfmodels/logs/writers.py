@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 import numpy as np
 
@@ -58,8 +58,9 @@ def smi(
     utilisation: bool = True,
     header: bool = True,
     uuids: bool = False,
+    zone: tzinfo = UTC,
 ) -> str:
-    """``nvidia-smi --query-gpu=timestamp,index,power.draw,... --format=csv -l 1``."""
+    """``nvidia-smi --query-gpu=timestamp,index,power.draw,... --format=csv -l 1``, with a zone's clock."""
     names = [
         "timestamp",
         "uuid" if uuids else "index",
@@ -71,7 +72,7 @@ def smi(
     names += ["utilization.gpu [%]"] * utilisation
     lines = [", ".join(names)] * header
     for r in reads:
-        moment = datetime.fromtimestamp(r.time_s, UTC).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
+        moment = datetime.fromtimestamp(r.time_s, zone).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
         cells = [(f"{r.power_w:.2f}", " W"), (str(r.frequency_mhz), " MHz"), (f"{r.power_limit_w:.2f}", " W")]
         cells += [(str(r.utilisation), " %")] * utilisation
         told = [value + unit * units for value, unit in cells]
