@@ -188,6 +188,15 @@ class Zone(ParamType):
             raise ValueError(f"{echo(value)} is no time zone such as Europe/Berlin or UTC") from None
 
 
+def pairs_given(ctx: click.Context, param: click.Option, values: tuple[str, ...]) -> dict[str, str]:
+    """Pairs such as COLUMN=VALUE, by their first part; the metavar of the option says what they are."""
+    pairs = [value.partition("=") for value in values]
+    for value, (first, equals, _) in zip(values, pairs, strict=True):
+        if not first or not equals:
+            raise click.BadParameter(f"'{value}' is not {param.metavar}", ctx, param)
+    return {first: second for first, _, second in pairs}
+
+
 def time_zone_option(default: str) -> Callable[[FC], FC]:
     """``--time-zone`` of a command that reads times which may have none."""
     return click.option("--time-zone", type=Zone(), help=f"Of times without a zone (default: {default}).")

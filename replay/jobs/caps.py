@@ -46,7 +46,7 @@ class Caps:
 
     @classmethod
     def of(cls, trace: Trace, power_w: float | None = None) -> Caps:
-        """Caps of a trace's power domains, and `power_w` on the site; a `CapError` if it idles above."""
+        """Caps of a cluster's power domains, and `power_w` on it; a `CapError` if it draws more when idle."""
         pools, domains = trace.pools, trace.cluster.power_domains
         idle_w = Nodes(trace.cluster, pools, None, 0.0).idle_w_of_pools
         caps = [(d.name, d.power_cap_w, d.reserved_w, [d.name in p.domains for p in pools]) for d in domains]
