@@ -91,36 +91,20 @@ power_limits_w : list of two numbers, optional
     characters: Annotated[int, Field(ge=1, le=MOST_CHARACTERS)] = 16_384
 
     def require_short(self, *texts: str) -> None:
-        """Refuse a text before it is read.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse a text before it is read, with an `InputError`."""
         if (characters := sum(map(len, texts))) > self.characters:
             text = f"says {characters:,} characters, the site allows {self.characters:,}"
             raise InputError([text])
 
     def require(self, said: JobOptions) -> None:
-        """Refuse what may not be stated.
-
-        Raises
-        ------
-        InputError
-            With every such field, its value, and what is allowed.
-        """
+        """Refuse what may not be stated: an `InputError` tells every such field, and what is allowed."""
         if faults := list(_faults(said, self)):
             raise InputError(faults)
         if isinstance(said.options, OptionTable):
             self.require_few(len(said.options.gpus))
 
     def require_few(self, configurations: int) -> None:
-        """Refuse a job with too many configurations before there is any.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse a job with too many configurations, with an `InputError`, before there is any."""
         if configurations > self.configurations:
             text = f"{configurations:,} configurations, the site allows {self.configurations:,} per job"
             raise InputError([text])

@@ -65,12 +65,7 @@ class HeldLease(ABC):
     def __enter__(self) -> Self:
         """Take it; wait until it has expired if another process left it behind.
 
-        Raises
-        ------
-        InputError
-            Where another process renews its own, or we may make none.
-        Exception
-            `failure`, where there is no answer.
+        An `InputError` where another process renews its own, or we may make none; `failure` for no answer.
         """
         self._renew()
         announced = False
@@ -95,13 +90,7 @@ class HeldLease(ABC):
             self._give_back()
 
     def require(self) -> None:
-        """Refuse to go on without it.
-
-        Raises
-        ------
-        Exception
-            `failure`, where it is not held for sure.
-        """
+        """Refuse to go on, with `failure`, where it is not held for sure."""
         if not self._held:
             lost = f"{self._by_another()} now" if self._holder else f"{self} could not be renewed"
             raise self.failure(f"{lost}: nothing is changed without it")

@@ -90,15 +90,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             self.stop.wait(max(0.0, self.policy.every_s - (time.monotonic() - begun)))
 
     def round(self) -> ReportT:
-        """Do one round.
-
-        Raises
-        ------
-        UnansweredError
-            Where the cluster does not answer; nothing is taken for granted then.
-        InputError
-            For answers, options or budgets that cannot be used.
-        """
+        """Do one round; an `UnansweredError` or `InputError` if the cluster or a file cannot be used."""
         try:
             load = self.look()
         finally:

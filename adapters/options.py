@@ -163,12 +163,8 @@ class StatedOptions(Strict):
     def unknown(self, kinds: Mapping[str, str], of: str, stated: str) -> Iterator[tuple[list[str], str]]:
         """Yield nodes that get no jobs or pods, as the watts of their GPUs are not known, and why.
 
-        Parameters
-        ----------
-        kinds : mapping of str to str
-            GPU type of each node.
-        of, stated : str
-            Jobs or pods, and where their watts or type can be stated.
+        `kinds` has the GPU type of each node; `of` says job or pod, `stated` where watts or type can be
+        stated.
         """
         for kind in dict.fromkeys(kinds.values()):
             if self.knows(kind):
@@ -195,17 +191,9 @@ class StatedOptions(Strict):
         return kind.idle_power_w if kind.max_power_w is None else kind.max_power_w
 
     def believed(self, said: JobOptions, kind_of: Callable[[str], str]) -> JobOptions:
-        """Return the fields that a user states, with watts that the site believes.
+        """Return the fields that a user states, with watts that the site believes, or an `InputError`.
 
-        Parameters
-        ----------
-        kind_of : callable
-            GPU type of a pool, or of a GPU type itself.
-
-        Raises
-        ------
-        InputError
-            For what the site does not allow.
+        `kind_of` gives the GPU type of a pool, or of a GPU type itself.
         """
         self.allow.require(said)
         if not isinstance(said.options, OptionTable) or self.allow.own_power_w:

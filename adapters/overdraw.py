@@ -33,13 +33,7 @@ class Stoppable:
     ran_s: float
 
     def lost(self, record: Mapping[str, Any]) -> float:
-        """Weighted GPU seconds that are lost; infinite for one that its record lets nobody stop.
-
-        Parameters
-        ----------
-        record : mapping
-            What a decision was told of it last; empty where it was told nothing.
-        """
+        """Weighted GPU seconds lost, by the last decision's `record`; infinite where nobody may stop it."""
         if not record.get("preemptible", True):
             return inf
         return float(record.get("weight", 1.0) * self.gpus * record.get("restart_s", self.ran_s))

@@ -69,15 +69,7 @@ def cluster_row(
     groups: Mapping[str, str | None],
     level: str,
 ) -> dict[str, Any]:
-    """Return a cluster as instances have it.
-
-    Parameters
-    ----------
-    groups : mapping of str to str or None
-        What nodes stand in, and what is above it.
-    level : str
-        What such a group is.
-    """
+    """Return a cluster as instances have it; `groups` are those of a `level`, each with the one above it."""
     above = [(group, {} if parent is None else {"parent": parent}) for group, parent in groups.items()]
     levels = {host_of(node["name"]): "host" for node in nodes}
     return {
@@ -181,16 +173,8 @@ def left_of(
 ) -> dict[str, Left]:
     """Return the GPUs and watts that the starts of a round leave in each pool.
 
-    Parameters
-    ----------
-    load : Drawing
-        When the starts have been done.
-    pools : mapping of str to str
-        Pool of each node.
-    free : mapping of str to int
-        Free GPUs of the nodes that take jobs.
-    starts : iterable of tuple
-        Name of each job that starts, and its nodes.
+    `load` is that after the starts, `pools` has the pool of each node, `free` the free GPUs of those that
+    take jobs, and `starts` the name and the nodes of each job that starts.
     """
     drawn_w, found = load.drawn_w, dict[str, Left]()
     caps = {node: {"": (drawn_w[""], cap_w)} for node in pools}
@@ -213,15 +197,7 @@ def undecided(plan: Plan, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str
 
 
 def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = "") -> str:
-    """Say why none of the options of a job started.
-
-    Parameters
-    ----------
-    needs : iterable of Need
-        Of its options, at least one.
-    quota : str
-        What else there may be, of `why_over_quota`.
-    """
+    """Say why none of the options of a job started, by their `needs`, or else by its `quota`."""
     needs = [one for one in needs if one.pool in left]
     fitting = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
     first = dict.fromkeys(name for one in needs for name in left[one.pool].first)
@@ -268,13 +244,7 @@ def _unlike(*powers_w: float) -> list[str]:
 def why_over_quota(
     needs: Iterable[Need], name: str | None, tenants: Mapping[str, Tenant], kept: Iterable[Kept]
 ) -> str:
-    """Say how a tenant's quota leaves too little for another job; empty where there is no tenant.
-
-    Parameters
-    ----------
-    kept : iterable of Kept
-        What jobs have that go on or start, of all tenants.
-    """
+    """Say how a tenant's quota leaves too little beside the jobs `kept`; empty where there is no tenant."""
     if name is None:
         return ""
     tenant, own = tenants[name], [one for one in kept if one.tenant == name]

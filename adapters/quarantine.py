@@ -45,14 +45,9 @@ def alone(name: NameT, left_out: dict[NameT, str]) -> Iterator[None]:
 
 
 def in_turn(users: Mapping[NameT, str], seed: float) -> list[NameT]:
-    """Jobs in an order that is fair to users: one job of each, then another of each.
+    """Jobs in an order that is fair to their `users`: one job of each, then another of each.
 
     Who is first, and with which job, is another one for every seed, such as the time of a round.
-
-    Parameters
-    ----------
-    users : mapping of name to str
-        User of each job.
     """
     names = list(users)
     random.Random(seed).shuffle(names)
@@ -64,13 +59,7 @@ def in_turn(users: Mapping[NameT, str], seed: float) -> list[NameT]:
 
 
 class Clock:
-    """The time that a round has to decide: a part of it is for looking at what jobs say.
-
-    Parameters
-    ----------
-    deadline_s : float
-        Seconds from now.
-    """
+    """The seconds that a round has to decide: a part of them is for looking at what jobs say."""
 
     def __init__(self, deadline_s: float = inf) -> None:
         self._deadline_s, self._begun_s, self._spent_s = deadline_s, time.monotonic(), 0.0

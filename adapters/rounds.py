@@ -157,25 +157,11 @@ def tell(
     cap_w: float,
     **site: Any,
 ) -> dict[str, str]:
-    """Tell a session of everything as it is now, instead of all that it had.
+    """Tell a session of everything as it is now; return the jobs that were taken out, and what is wrong.
 
     A job that cannot be understood is taken out of `jobs` where it waits; one that runs is told as what it
-    was launched as. Where not even that can be told it is taken out, too, and is others' load.
-
-    Parameters
-    ----------
-    **site
-        What else a session is told of its site, as the objective.
-
-    Returns
-    -------
-    dict of str to str
-        What is wrong with those that were taken out, by name.
-
-    Raises
-    ------
-    InputError
-        For anything else.
+    was launched as. Where not even that can be told it is taken out, too, and is others' load. `site` is what
+    else a session is told, as the objective. An `InputError` for anything else.
     """
     if before := session.session.to_instance().by_column().names:
         session.remove(before)

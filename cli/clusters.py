@@ -288,12 +288,8 @@ def follow(
 ) -> int:
     """Tell of each round, and what it did to which jobs; the exit code.
 
-    Why a job waits, an alarm and a note are told when they are news, and not again in each round.
-
-    Raises
-    ------
-    InputError
-        For the first round, where there is one only.
+    Why a job waits, an alarm and a note are told when they are news, and not again in each round. Where there
+    is one round only, its `InputError` is raised.
     """
     from wattsched.adapters.measured import notify
     from wattsched.instances.errors import InputError

@@ -114,13 +114,7 @@ def _exception(error: BaseException) -> int:
 
 
 def require_room() -> None:
-    """Refuse to begin where ``ulimit -v`` leaves too little for the libraries.
-
-    Raises
-    ------
-    MemoryError
-        With what is needed.
-    """
+    """Refuse to begin, with a MemoryError, where ``ulimit -v`` leaves too little for the libraries."""
     try:
         import resource
     except ImportError:  # not on Windows, which has no such limit

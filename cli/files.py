@@ -74,13 +74,7 @@ def write_json(document: Any, target: str | None = None, indent: int | None = No
 
 
 def read_document(name: str) -> Any:
-    """Parse a file, JSON or Parquet, or standard input for ``-``.
-
-    Raises
-    ------
-    InputError
-        As `documents.read_document`.
-    """
+    """Parse a file, JSON or Parquet, or standard input for ``-``; errors as `documents.read_document`."""
     with named_input(name) as path:
         return late("results.documents:read_document")(path)
 

@@ -12,7 +12,7 @@ import click
 from wattsched.cli.failures import noticed, refusing
 from wattsched.cli.files import progress, write
 from wattsched.cli.outputs import Command, output_option
-from wattsched.cli.parameters import FileName, Number, Whole, time_zone_option
+from wattsched.cli.parameters import FileName, Number, Whole, pairs_given, time_zone_option
 from wattsched.instances.units import S_PER_H
 from wattsched.report.imports import Entry, table_of
 from wattsched.report.wording import count, listed, number, percent
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
 
 MODEL_COLUMNS = ("network", "model", "model_name")
-
-
-def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    for value, (column, equals, _) in zip(values, pairs, strict=True):
-        if not column or not equals:
-            raise click.BadParameter(f"'{value}' is not COLUMN=VALUE", ctx, param)
-    return {column: value for column, _, value in pairs}
 
 
 @click.command("fit", cls=Command)
@@ -47,7 +39,7 @@ def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     default=8,
     help="GPUs of a node, which tell on how many nodes a step ran where the file does not.",
 )
-@click.option("--where", multiple=True, metavar="COLUMN=VALUE", callback=_where, help="Use only these rows.")
+@click.option("--where", multiple=True, metavar="COLUMN=VALUE", callback=pairs_given, help="Only these rows.")
 @time_zone_option("times with and without a zone are not compared")
 @click.option("--samples-per-epoch", type=Number(above=0), help="For files that give the time of an epoch.")
 @click.option(

@@ -75,10 +75,6 @@ class ClusterOptions:
         with refusing(str(self.cluster_file)):
             return cluster_form(self.cluster_file) == ".conf"
 
-    def read(self) -> Cluster:
-        """Read the cluster, or make it."""
-        return self.site()[0]
-
     def site(self) -> tuple[Cluster, float | None]:
         """Read the cluster, or make it, and the watts to which its file limits the whole site."""
         from wattsched.files.exchange import read_site
@@ -192,7 +188,7 @@ def _import(name: str, own: list[str]) -> Any:
             refuse_given(window, "changes nothing without --window")
             values = {key: value for key, value in values.items() if key in own}
         if cluster is not None:
-            values["cluster"] = cluster.read()
+            values["cluster"], _ = cluster.site()
         if files.count(STANDARD) > 1:
             raise BadInput("standard input is named twice")
         with progress(f"reading {', '.join(map(shown, files))}"), refusing(), ExitStack() as stack:

@@ -23,7 +23,7 @@ from wattsched.cli.files import (
     write,
 )
 from wattsched.cli.outputs import Command, folder_option, json_option, output_option
-from wattsched.cli.parameters import Number, refuse_given, time_zone_option
+from wattsched.cli.parameters import Number, pairs_given, refuse_given, time_zone_option
 from wattsched.reading.inputs import require_once
 from wattsched.report.wording import printable
 
@@ -38,30 +38,11 @@ TRACE, CLUSTER = "jobs.csv", "cluster.json"
 
 @dataclass(frozen=True)
 class Source:
-    """Source with a command of its own: records of a scheduler, or solutions of a solver.
-
-    Attributes
-    ----------
-    description : str
-        Its description, as those of trace formats.
-    command : click.Command
-    yields : str
-        Its outputs in words, such as ``trace and cluster``.
-    """
+    """Command for records of a scheduler or solutions of a solver, and in words what it reads and yields."""
 
     description: str
     command: click.Command
     yields: str = "trace and cluster"
-
-
-def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        kind, equals, known = pair.partition("=")
-        if not (kind and equals and known):
-            raise BadInput(f"--stand-in: '{pair}' is not TYPE=KNOWN, such as gpu=A100")
-        found[kind] = known
-    return found
 
 
 def _finish(recorded: Recorded, output: str, source: str) -> None:
@@ -94,7 +75,14 @@ def _finish(recorded: Recorded, output: str, source: str) -> None:
     table(console(), *table_of(entries))
 
 
-STAND_IN = "Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated."
+stand_in_option = click.option(
+    "--stand-in",
+    "stand_ins",
+    multiple=True,
+    metavar="TYPE=KNOWN",
+    callback=pairs_given,
+    help="Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated.",
+)
 SINCE = "Without files: ask for jobs from then on, as sacct takes it, such as 2026-11-01."
 UNTIL = "Without files: ask for jobs up to then."
 
@@ -111,7 +99,7 @@ UNTIL = "Without files: ask for jobs up to then."
     default="nodes",
     help="What Slurm's plugin measures: whole nodes, servers included, or GPUs alone.",
 )
-@click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
+@stand_in_option
 def slurm(
     files: tuple[str, ...],
     output: str,
@@ -119,7 +107,7 @@ def slurm(
     until: str,
     time_zone: tzinfo | None,
     energy_of: EnergyOf,
-    stand_ins: tuple[str, ...],
+    stand_ins: dict[str, str],
 ) -> None:
     """Import jobs that Slurm has accounted for, and its nodes.
 
@@ -130,7 +118,6 @@ def slurm(
     from wattsched.adapters.slurm.trace import Said, ask_slurm, recorded
     from wattsched.reading.inputs import read_text
 
-    replaced = _stand_ins(stand_ins)
     if files:
         refuse_given(("since", "until"), "does not go with files, of which all jobs are taken")
     else:
@@ -146,15 +133,15 @@ def slurm(
     except SlurmError as error:
         raise BadInput(f"{error}; without Slurm's commands, name files that they printed") from None
     with refusing():
-        found = recorded(said, time_zone, replaced, energy_of)
+        found = recorded(said, time_zone, stand_ins, energy_of)
     _finish(found, output, "Slurm")
 
 
 @click.command("kubernetes", cls=Command)
 @click.argument("files", nargs=-1, required=True)
 @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
-@click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
-def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) -> None:
+@stand_in_option
+def kubernetes(files: tuple[str, ...], output: str, stand_ins: dict[str, str]) -> None:
     """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
 
     FILES, in any order, hold what kubectl get nodes,pods,jobs -A -o json prints, and with Kueue kubectl get
@@ -164,7 +151,7 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
     from wattsched.instances.errors import sourced
     from wattsched.instances.io import read_json
 
-    replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
+    items, moments = list[dict[str, Any]](), list[float]()
     with refusing():
         require_once(list(map(shown, files)))
     for file in files:
@@ -174,7 +161,7 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
             items += found_items
             moments += [moment_of(document)] * len(found_items)
     with refusing():
-        found = recorded(items, moments, replaced)
+        found = recorded(items, moments, stand_ins)
     _finish(found, output, "Kubernetes")
 
 

@@ -109,15 +109,7 @@ class Whole(ParamType):
 
 
 class Listed(ParamType):
-    """Names between commas.
-
-    Parameters
-    ----------
-    noun : str
-        What they are names of; none may come twice.
-    require : callable, optional
-        Raises ValueError for an unknown name.
-    """
+    """Names between commas, none twice, of what `noun` says; `require` refuses unknown ones."""
 
     name = "names"
 
@@ -194,6 +186,15 @@ class Zone(ParamType):
             return ZoneInfo(str(value))
         except (ValueError, OSError, KeyError):
             raise ValueError(f"{echo(value)} is no time zone such as Europe/Berlin or UTC") from None
+
+
+def pairs_given(ctx: click.Context, param: click.Option, values: tuple[str, ...]) -> dict[str, str]:
+    """Pairs such as COLUMN=VALUE, by their first part; the metavar of the option says what they are."""
+    pairs = [value.partition("=") for value in values]
+    for value, (first, equals, _) in zip(values, pairs, strict=True):
+        if not first or not equals:
+            raise click.BadParameter(f"'{value}' is not {param.metavar}", ctx, param)
+    return {first: second for first, _, second in pairs}
 
 
 def time_zone_option(default: str) -> Callable[[FC], FC]:
@@ -301,12 +302,7 @@ class Family(click.Group):
 def parameter_option(parameter: inspect.Parameter, about: str | None, **given: Any) -> click.Option:
     """``--name VALUE`` of the kind that the parameter's annotation and default tell.
 
-    Parameters
-    ----------
-    about : str, optional
-        Its description.
-    **given
-        Of `click.Option`, instead; `name` is that on the command line.
+    `about` describes it; what is given goes to `click.Option` instead, `name` being that on the command line.
     """
     default, kind = parameter.default, str(parameter.annotation)
     if kind.startswith("Literal"):

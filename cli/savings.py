@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from wattsched.report.saved import Savings
 
 
-BUDGETS = ("budget", "pacing", "tariff", "least_price")
+BUDGETS = ("budget", "pacing", "least_price")
 SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 """Settings that are none of the command's: budgets follow from the baseline, and no node sleeps."""
 
@@ -72,7 +72,14 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     help="The policy that stands for what the cluster does now.",
 )
 @policy_option("powerflow,sizing", "Policies that might take its place; named below.")
-@filling("settings", ReplaySettings, (*BUDGETS, *SLEEP), **TIMES, gap={"type": Number(0), "default": 1e-2})
+@filling(
+    "settings",
+    ReplaySettings,
+    (*BUDGETS, *SLEEP),
+    **TIMES,
+    tariff={"name": "--price", "type": PerKwh(negative=True), "metavar": "M|FILE"},
+    gap={"type": Number(0), "default": 1e-2},
+)
 @click.option(
     "--pacing",
     type=click.Choice(PACINGS),
@@ -85,12 +92,6 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     default=(),
     metavar="PART,...",
     help="Split energy, CO2 and money by account, by month, or by both.",
-)
-@click.option(
-    "--price",
-    type=PerKwh(negative=True),
-    metavar="M|FILE",
-    help="Money per kWh, or a file of it over time (.csv), to tell money, too.",
 )
 @seeds_option(None, f"{DRAWS} (default: 0-2).")
 @click.option(
@@ -111,7 +112,6 @@ def command(
     settings: ReplaySettings,
     pacing: Pacing,
     by: list[By],
-    price: float | str | None,
     seeds: list[int] | None,
     inputs: bool,
     dask: str | None,
@@ -167,7 +167,6 @@ def command(
             seeds=seeds,
             settings=settings,
             pacing=pacing,
-            price_per_kwh=price,
             inputs=None if inputs else (),
             by=by,
             journal=journal,

@@ -104,38 +104,20 @@ def require(name: str, value: object, kinds: tuple[type, ...], expected: str) ->
 
 
 def require_range(holds: bool, name: str, expected: str, value: object) -> None:
-    """Refuse an argument out of its range in words: ``name: must be expected, got value``.
-
-    Raises
-    ------
-    ValueError
-        Unless it holds.
-    """
+    """Refuse an argument out of its range by a ValueError: ``name: must be expected, got value``."""
     if not holds:
         raise ValueError(f"{name}: must be {expected}, got {value}")
 
 
 def require_known(name: str, value: object, known: Collection[str]) -> None:
-    """Refuse an argument that is none of the known names.
-
-    Raises
-    ------
-    ValueError
-        That names the argument, its value and the known ones.
-    """
+    """Refuse an argument that is none of the known names: a ValueError lists them."""
     if not isinstance(value, str) or value not in known:
         told = f"{name}: {value!r:.80} is not known{meant(value, known)}"
         raise ValueError(f"{told}, choose one of {', '.join(known)}")
 
 
 def refuse(faults: Iterable[str]) -> None:
-    """Refuse a model, in its own validator, for what is wrong with it; `lines_of` tells each fault alone.
-
-    Raises
-    ------
-    ValueError
-        If there are faults.
-    """
+    """Refuse a model, in its own validator, by a ValueError; `lines_of` tells each fault alone."""
     if told := list(dict.fromkeys(faults)):
         raise ValueError("; ".join(told))
 

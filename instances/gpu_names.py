@@ -43,17 +43,8 @@ IDLE_PART = 0.1
 def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str]:
     """GPU type that a scheduler calls so, such as ``nvidia_a100-sxm4-80gb``, and what is assumed of it.
 
-    A part of a board, such as ``a100_1g.5gb``, has its share of the board's watts and speed.
-
-    Parameters
-    ----------
-    stand_in : str, optional
-        Known type that counts instead, whatever the name says; of a part, for its board.
-
-    Raises
-    ------
-    ValueError
-        For a stand-in that is not known.
+    A part of a board, such as ``a100_1g.5gb``, has its share of the board's watts and speed. A known type as
+    `stand_in` counts instead, whatever the name says, of a part for its board; another one is a ValueError.
     """
     part = part_named(name)
     kind, assumed = _board_named(part.board, stand_in)
@@ -117,12 +108,8 @@ def recognised_gpu_type(name: str) -> GpuType | None:
 def stated_gpu_type(text: str) -> tuple[str, GpuType]:
     """GPU type that somebody names: ``H100``, ``A100-1g.5gb``, or ``rtx5090=A100``, which counts as an A100.
 
-    Known names may be written in any case. A notice says what is assumed of it.
-
-    Raises
-    ------
-    ValueError
-        For a type of which nothing is known, where it is not said what counts instead.
+    Known names may be written in any case. A notice says what is assumed of it. A type of which nothing is
+    known, where it is not said what counts instead, is a ValueError.
     """
     known = sorted({*GPU_TYPES, *BOARD_POWER_W})
     name, equals, stand_in = text.partition("=")

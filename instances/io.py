@@ -59,11 +59,7 @@ def is_parquet(path: str | Path) -> bool:
 def read_json(path: str | Path) -> Any:
     """Parse a JSON file (UTF-8, compressed with gzip or not) and refuse keys that occur twice.
 
-    Raises
-    ------
-    InputError
-        When the file is not JSON or too large, or cannot be read (`UnreadableError`, which is an OSError,
-        too).
+    An `InputError` if it is no JSON, too large, or cannot be read (`UnreadableError`, an OSError, too).
     """
     source = str(path)
     try:
@@ -75,13 +71,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """Parse JSON that is not of a file, under the same limits; NaN and Infinity are refused, too.
-
-    Raises
-    ------
-    InputError
-        When it is not JSON in UTF-8, too large, or has a key twice.
-    """
+    """Parse JSON that is not of a file, under the same limits; NaN and Infinity are refused, too."""
     try:
         return json_in(text_of(content), parse_constant=_not_json)
     except (ValueError, MemoryError) as error:
@@ -89,18 +79,7 @@ def parse_json(content: bytes) -> Any:
 
 
 def write_json(path: str | Path, content: str | BaseModel) -> None:
-    """Write a document in one step: a reader sees the old file or the whole new one.
-
-    Parameters
-    ----------
-    content : str or BaseModel
-        Text, or a model, which is laid out by `document_text`.
-
-    Raises
-    ------
-    OSError
-        When the folder cannot be written to; the old file is then as it was.
-    """
+    """Write a text, or a model by `document_text`, in one step: there is the old file or the new one."""
     text = content if isinstance(content, str) else document_text(content)
     write_atomically(path, text.encode())
 

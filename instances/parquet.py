@@ -45,13 +45,7 @@ _JSON = {b"wattsched": b"json"}
 
 
 def read_parquet(path: str | Path) -> dict[str, Any]:
-    """Document of a file, its records in columns of arrays.
-
-    Raises
-    ------
-    InputError
-        When the file is damaged, too large, or not one of ours.
-    """
+    """Document of a file, its records in columns of arrays; an `InputError` if it is damaged or not ours."""
     source = str(path)
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
@@ -78,13 +72,7 @@ def read_parquet(path: str | Path) -> dict[str, Any]:
 
 
 def parquet_bytes(model: BaseModel) -> bytes:
-    """File of a round or of its result.
-
-    Raises
-    ------
-    InputError
-        For documents of other problems, and without pyarrow.
-    """
+    """File of a round or of its result; an `InputError` for other problems, and without pyarrow."""
     if getattr(model, "problem", None) != "sizing":
         raise InputError(["Parquet is for rounds (problem sizing) and their results"])
     if isinstance(model, Instance):

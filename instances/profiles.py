@@ -13,13 +13,7 @@ from wattsched.perfmodels.profiles import Profiles
 
 
 def read_profiles(path: str | Path) -> Profiles:
-    """Read profiles that are to take the place of the catalogue's.
-
-    Raises
-    ------
-    wattsched.InputError
-        With one line per fault, and for a file without profiles.
-    """
+    """Read profiles that take the place of the catalogue's; an `InputError` for faults, and for none."""
     document = read_json(path)
     one = isinstance(document, dict) and "throughput" in document
     told = document.get("profiles") if isinstance(document, dict) and not one else document

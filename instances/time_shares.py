@@ -105,13 +105,7 @@ def instance_of(
     remaining_work: Any,
     power_cap_w: float | None,
 ) -> TimeShareInstance:
-    """Validate the columns of `wattsched.time_shares`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        With what is wrong, each by the name of the argument.
-    """
+    """Validate the columns of `wattsched.time_shares`; errors name the argument."""
     require_known("objective", objective, OBJECTIVES)
     types, names = list(available), list(jobs)
     count = _numbers("available", list(available.values()), len(types), "types", zero=True)

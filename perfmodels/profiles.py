@@ -10,13 +10,7 @@ from wattsched.perfmodels.profile import Profile, catalogue, find, models
 
 @dataclass(frozen=True)
 class Profiles:
-    """Profiles by model and GPU type; those given take the place of the catalogue's.
-
-    Attributes
-    ----------
-    given : tuple of Profile
-        Of two of the same model and GPU type, the first counts.
-    """
+    """Profiles by model and GPU type; those given, of equal ones the first, replace the catalogue's."""
 
     given: tuple[Profile, ...] = ()
 

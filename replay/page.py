@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 
 import numpy as np
 
-from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.placement.curves import Curves
-from wattsched.report.html.chart import Series, chart
+from wattsched.report.html.chart import Series, blank_axes, chart, picture_of
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
 from wattsched.report.replays import Summaries, tables_of
 from wattsched.report.terminal import Told
@@ -17,8 +17,6 @@ from wattsched.report.wording import duration, energy
 from wattsched.topology.arrays import FloatArray
 
 ARRIVED = "GPU asked for so far, % of the capacity"
-_POINTS = 400
-"""Points of a line: more cannot be told apart."""
 
 
 def jobs_page(
@@ -62,34 +60,12 @@ def _mean(found: Summaries, policy: str, figure: str) -> float:
 def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
     if not drawn:
         return []
-    watts = [_steps(o, o.meter.power.highest(o.begin_s, o.end_s, _POINTS), 1e-3) for o in drawn]
-    if (cap_w := drawn[0].caps.site_w) is not None:
-        last_h = max(one.end_s - one.begin_s for one in drawn) / S_PER_H
-        watts.append(Series("the cap", [0.0, last_h], [1e-3 * cap_w] * 2))
-    if (ledger := drawn[0].ledger) is not None:
-        begin_s = drawn[0].begin_s
-        edges, even_w = ledger.budget.even_power_w(begin_s, max(one.end_s for one in drawn))
-        known = ~np.isnan(even_w)
-        ends_h = (np.stack([edges[:-1], edges[1:]], axis=1)[known] - begin_s) / S_PER_H
-        evenly_kw = np.repeat(1e-3 * even_w[known], 2)
-        watts.append(Series("the budget, spent evenly", ends_h.ravel().tolist(), evenly_kw.tolist()))
-    busy = [_steps(o, o.meter.busy.means(o.begin_s, o.end_s, _POINTS), 1.0) for o in drawn]
-    hours, note = (
-        "hours from the first arrival",
-        "on the first seed; of long replays means of short times",
-    )
-    peaks = "from event to event, on the first seed; of long replays the highest of short times"
+    plots, names = import_module("wattsched.plot.replays"), [one.policy for one in drawn]
+    parts = {"Watts": plots.power, "GPUs in use": plots.occupancy}
     return [
-        Picture("Watts", chart(watts, hours, "kW of the whole cluster"), peaks),
-        Picture("GPUs in use", chart(busy, hours, "GPUs that jobs hold"), note),
+        Picture(title, picture_of(draw(drawn, ax=blank_axes()), names), "on the first seed")
+        for title, draw in parts.items()
     ]
-
-
-def _steps(outcome: Outcome, course: tuple[FloatArray, FloatArray], factor: float) -> Series:
-    """Line of what stays the same from each time to the next."""
-    edges, values = course
-    ends_h = (np.stack([edges[:-1], edges[1:]], axis=1).ravel() - outcome.begin_s) / S_PER_H
-    return Series(outcome.policy, ends_h.tolist(), np.repeat(factor * values, 2).tolist())
 
 
 def placement_page(

@@ -74,20 +74,10 @@ class Actions:
     _reported: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
-        """Bind pods of a job.
+        """Bind pods of a job; return the bindings, and which were refused and why, empty where all are bound.
 
-        If the first one is refused none is bound; after that, all others are tried.
-
-        Returns
-        -------
-        bound : list of Binding
-        refused : str
-            Refused bindings, and why; empty where all are bound.
-
-        Raises
-        ------
-        KubernetesError
-            Where there was no answer, so that the outcome is unknown.
+        If the first one is refused none is bound; after that, all others are tried. No answer, so that the
+        outcome is unknown, is a `KubernetesError`.
         """
         about = {
             "action": "start",
@@ -198,13 +188,7 @@ class Actions:
         return ""
 
     def wait_until_seen(self) -> None:
-        """Wait until the watch shows what was done; what had no answer is asked for.
-
-        Raises
-        ------
-        KubernetesError
-            Where it does not.
-        """
+        """Wait until the watch shows what was done; a `KubernetesError` where it does not."""
         for uid, pod in list(self._unseen.items()):
             if not self.mirror.wait(partial(_is_changed, uid), _SEEN_S):
                 found = self.api.pod(pod.namespace, pod.name)

@@ -22,13 +22,7 @@ _WATCH_S, _TIMEOUT_S = 30, 10.0
 
 
 class KubernetesError(UnansweredError):
-    """The API server did not answer, or refused.
-
-    Attributes
-    ----------
-    status : int
-        HTTP status; 0 where there was no answer, so that what was asked for may have been done.
-    """
+    """The API server refused, with an HTTP `status`, or did not answer (0), and may still have acted."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -275,13 +269,7 @@ def _files(kubeconfig: str | None) -> list[str]:
 
 
 def _token(text: str | None) -> str | None:
-    """A token as a header takes it: without the end of the line that its file has.
-
-    Raises
-    ------
-    KubernetesError
-        For one that no header takes; the client would repeat it in its message.
-    """
+    """Token without the end of its line; one that no header takes is refused: the client would repeat it."""
     token = text and text.strip()
     if token and not (token.isascii() and token.isprintable()):
         raise KubernetesError("the token of the configuration must be one line of ASCII")

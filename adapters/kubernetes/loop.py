@@ -48,13 +48,7 @@ class Policy(rounds.Policy):
 
 @dataclass
 class Report(rounds.Report):
-    """Report of what a round did, or would do.
-
-    Attributes
-    ----------
-    joined : dict of str to str
-        Pods that were bound after others of their gang, and where.
-    """
+    """Report of what a round did, or would do; pods that `joined` were bound after others of their gang."""
 
     also_done: ClassVar[Mapping[str, str]] = {"join": "joined"}
 

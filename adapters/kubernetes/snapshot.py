@@ -37,13 +37,7 @@ _CONDITIONS = ("Ready", "PodScheduled", "DisruptionTarget")
 
 
 def take(api: Api) -> Snapshot:
-    """Ask for everything that a round needs, once.
-
-    Raises
-    ------
-    KubernetesError
-        Where there is no answer, which is never taken for an empty cluster.
-    """
+    """Ask for all that a round needs, once; no answer is a `KubernetesError`, never an empty cluster."""
     nodes, _ = api.listed(api.core.list_node)
     pods, _ = api.listed(api.core.list_pod_for_all_namespaces)
     return {"time": time.time(), "nodes": nodes, "pods": pods}

@@ -49,13 +49,7 @@ class Policy(rounds.Policy):
 
 @dataclass
 class Report(rounds.Report):
-    """Report of what a round did, or would do.
-
-    Attributes
-    ----------
-    held_again : dict of int to str
-        Released jobs that were taken back, and why; in shadow mode what would be.
-    """
+    """Report of what a round did, or would do; jobs `held_again` had been released, and did not start."""
 
     also_done: ClassVar[Mapping[str, str]] = {"hold again": "held_again"}
 

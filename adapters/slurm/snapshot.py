@@ -37,13 +37,7 @@ class SlurmError(UnansweredError):
 
 
 def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command of Slurm, perhaps with more variables, and return its standard output.
-
-    Raises
-    ------
-    SlurmError
-        Where it is not installed, fails, or takes longer than `timeout_s`.
-    """
+    """Return the output of a command of Slurm, perhaps with more variables; a `SlurmError` without one."""
     name = command[0]
     try:
         done = subprocess.run(
@@ -69,14 +63,9 @@ def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] |
 
 
 def take(time_s: float, timeout_s: float = 30.0) -> Snapshot:
-    """Ask Slurm for everything that a round needs.
+    """Ask Slurm for all that a round needs; no answer is a `SlurmError`, never an empty cluster.
 
     Jobs are asked for after nodes: one that starts in between is counted where it runs.
-
-    Raises
-    ------
-    SlurmError
-        Where it does not answer. An answer that is not there is never taken for an empty cluster.
     """
     found = {"time": repr(time_s)}
     for part, command in COMMANDS.items():

@@ -246,13 +246,7 @@ def cluster_form(file: File) -> str:
 
 
 def cluster_of(instance: Any) -> Cluster:
-    """Cluster of an instance; problems besides `sizing` have pools alone.
-
-    Raises
-    ------
-    ValueError
-        If it has none.
-    """
+    """Cluster of an instance; a ValueError for problems besides `sizing`, which have pools alone."""
     if not hasattr(instance, "cluster"):
         raise ValueError(f"an instance of '{instance.problem}' has no cluster")
     cluster: Cluster = instance.cluster

@@ -1,6 +1,7 @@
 """Plots for papers and pages, with matplotlib (``pip install 'wattsched[plot]'``).
 
-Each function draws into `ax`, or into axes of a new figure, and returns the axes; `save` writes them.
+Each function draws into `ax`, or into axes of a new figure, and returns the axes; `save` writes them. All
+raise an ImportError without matplotlib.
 
 >>> from wattsched import plot
 >>> plot.save(plot.schedule("out/fifo-0-segments.csv"), "schedule.png")  # doctest: +SKIP

@@ -75,8 +75,6 @@ def cluster_map(
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For other problems, results without a decision, decisions on nodes or GPUs that there are not, and
         arguments of another type.

@@ -53,8 +53,6 @@ def frontier(
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no points, results of several criteria, and arguments of another type.
     """

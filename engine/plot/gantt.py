@@ -58,8 +58,6 @@ def schedule(
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For tables without segments, missing columns, cells that are no numbers, and arguments of another
         type.

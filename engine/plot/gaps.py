@@ -51,8 +51,6 @@ def gap_over_time(
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For nothing to draw, times and gaps that are not one for each, negative gaps, and arguments of
         another type.
@@ -105,8 +103,6 @@ def performance_profile(
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no runs, measures that are not above 0, and arguments of another type.
     """
@@ -151,8 +147,6 @@ def gap_profile(
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no runs, negative gaps, and arguments of another type.
     """

@@ -68,8 +68,6 @@ def placement_curves(
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no curves, unknown measures and references, and arguments of another type.
     """

@@ -50,8 +50,6 @@ def price_history(
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no rounds, rounds of several objectives, times that are not one for each and ascending, names
         without a price, and arguments of another type.

@@ -24,8 +24,8 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.topology.arrays import FloatArray
 
 FIGURE_IN = (8.0, 9.0)
-MOST_STEPS = 300
-"""Changes of the GPUs in use that a line can show; beyond, means are drawn."""
+MOST_STEPS, MOST_WATTS = 300, 1_000
+"""Changes of the GPUs in use, and of watts, that a line can show; beyond, means and the highest are drawn."""
 
 
 def _time_axis(outcomes: Sequence[Outcome]) -> tuple[str, float]:
@@ -51,8 +51,6 @@ def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> 
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no outcomes, and arguments of another type.
     """
@@ -74,7 +72,9 @@ def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> 
 
 
 def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes | None = None) -> Axes:
-    """Power of the cluster over time, from event to event, against a cap or the budget of the replays.
+    """Power of the cluster over time, against a cap or the budget of the replays.
+
+    It is drawn from event to event, in long replays as the highest of short times.
 
     Parameters
     ----------
@@ -93,8 +93,6 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no outcomes, a cap that is not above 0 and finite, and arguments of another type.
     """
@@ -104,12 +102,12 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
         require_range(0 < cap_w < math.inf, "cap_w", "above 0 and finite", cap_w)
     else:
         cap_w = outcomes[0].caps.site_w
-    axes, (label, unit_s) = axes_for(ax), _time_axis(outcomes)
+    axes, (label, unit_s), are_highest = axes_for(ax), _time_axis(outcomes), False
     most_w = max(cap_w or 0.0, *(max(outcome.meter.power.values) for outcome in outcomes))
     unit, per = ("MW", 1e6) if most_w >= 3e6 else ("kW", 1e3) if most_w >= 3e3 else ("W", 1.0)
     for number, outcome in enumerate(outcomes):
-        log = outcome.meter.power
-        course = log.highest(outcome.begin_s, outcome.end_s, len(log.time_s) + 1)
+        course = outcome.meter.power.highest(outcome.begin_s, outcome.end_s, MOST_WATTS)
+        are_highest |= len(course[1]) == MOST_WATTS
         _draw_course(axes, outcome, course, unit_s, per, Look.of(number))
     _draw_budget(axes, outcomes, unit_s, per)
     if cap_w is not None:
@@ -117,7 +115,8 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
             cap_w / per, color=LIMIT, linewidth=1.5, linestyle="--", label=f"cap, {cap_w / per:g} {unit}"
         )
     axes.set_ylim(bottom=0)
-    return finished(axes, label, f"power of the cluster, {unit}", x=0.01)
+    note = "highest of short times" if are_highest else ""
+    return finished(axes, label, f"power of the cluster, {unit}", note, x=0.01)
 
 
 def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
@@ -137,8 +136,6 @@ def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no outcomes, and arguments of another type.
     """

@@ -22,17 +22,9 @@ _KINDS: dict[Any, tuple[type, str]] = {
 
 
 def require_types(function: Callable[..., Any], arguments: Mapping[str, object]) -> None:
-    """Refuse arguments of other types than annotated, before they fail far from the call.
+    """Refuse arguments of other types than annotated by a TypeError, before they fail far from the call.
 
-    Parameters
-    ----------
-    function : callable
-        A function or a dataclass. Its first line gives `locals()`, its `__post_init__` `vars(self)`.
-
-    Raises
-    ------
-    TypeError
-        That names the argument, and what it must be.
+    The first line of a function gives `locals()`, the `__post_init__` of a dataclass `vars(self)`.
     """
     hints = _hints(function)
     for name, value in arguments.items():

@@ -83,13 +83,7 @@ class TooLargeError(ValueError):
 
 
 def most_mb() -> int:
-    """Megabytes that a file may have after decompression.
-
-    Raises
-    ------
-    ValueError
-        When the variable that changes them says nothing of the kind.
-    """
+    """Megabytes that a file may have once decompressed; a ValueError if the variable is no number of them."""
     asked = os.environ.get(MOST_MB_VARIABLE, str(MOST_MB))
     if not re.fullmatch("[0-9]{1,7}", asked) or not int(asked):
         message = "must be a whole number of megabytes, from 1 to 9999999"
@@ -98,13 +92,7 @@ def most_mb() -> int:
 
 
 def number_in(text: str) -> float:
-    """Number as CSV files write it, in ASCII digits and without separators of thousands.
-
-    Raises
-    ------
-    ValueError
-        If it is none, or another notation of Python's.
-    """
+    """Number as CSV files write it, in ASCII digits without separators; anything else is a ValueError."""
     if not text.isascii() or "_" in text:
         raise ValueError(f"{echo(text)} is not a number in digits 0 to 9")
     try:
@@ -115,13 +103,7 @@ def number_in(text: str) -> float:
 
 @contextmanager
 def open_file(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
-    """Open a regular file for its bytes; a pipe or a device might never end, or never begin.
-
-    Raises
-    ------
-    OSError
-        When it cannot be opened, and for what is no regular file.
-    """
+    """Open a regular file for its bytes; a pipe or device, which might never end, is an OSError."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, NO_FILE, str(path))
@@ -134,15 +116,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Bytes of a file, compressed with gzip or not, as far as they fit into the limits.
-
-    Raises
-    ------
-    ValueError
-        For a damaged or too large file, without its name.
-    OSError
-        When the file cannot be read.
-    """
+    """Bytes of a file, compressed or not; a ValueError, without its name, if it is damaged or too large."""
     most = most_mb() * BYTES_PER_MB
     content = bytearray()
     with open_file(path) as file:
@@ -161,24 +135,12 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path) -> str:
-    """Text of a file in UTF-8, with or without a byte order mark.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `read_bytes`, and for what is no text.
-    """
+    """Text of a file in UTF-8, with or without a byte order mark; errors as `read_bytes` and `text_of`."""
     return text_of(read_bytes(path))
 
 
 def text_of(content: bytes) -> str:
-    """Text of bytes in UTF-8, with or without a byte order mark.
-
-    Raises
-    ------
-    ValueError
-        For what is no text.
-    """
+    """Text of bytes in UTF-8, with or without a byte order mark; a ValueError for anything else."""
     _require_text(content)
     try:
         return content.decode("utf-8-sig")
@@ -284,14 +246,7 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Lines of a CSV file and their numbers, the header first; empty lines are skipped.
 
     Cells are separated by commas, or in the header and from there on by semicolons or tabs alone. Comments
-    before the header are skipped (`comments_of`).
-
-    Raises
-    ------
-    ValueError
-        For what is no CSV text, a header with a name twice, and lines of another length than the header's.
-    OSError
-        When the file cannot be read.
+    before the header are skipped (`comments_of`). Anything else is a ValueError with the file and line.
     """
     try:
         yield from _csv_lines(read_bytes(path))
@@ -434,17 +389,9 @@ class Cells:
 
 
 def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Iterator[Row]:
-    """Rows of a CSV file that has at least these columns.
+    """Rows of a CSV file that has at least these columns; all that are missing are a ValueError.
 
-    Parameters
-    ----------
-    optional : tuple of str
-        Others that are read, for the message.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `csv_lines`, and for columns that are missing, all of them.
+    `optional` are others that are read, for the message. Errors of the file are those of `csv_lines`.
     """
     lines = csv_lines(path)
     _, header = next(lines)

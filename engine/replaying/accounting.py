@@ -67,13 +67,7 @@ def doubts(baseline: str, energy_j: float, record: Recorded | None) -> Iterator[
 
 
 def clock_of(trace: Trace, start: str | None) -> float:
-    """Seconds since 1970 at time 0 of a trace; by the list's own clock where its dates have no zone.
-
-    Raises
-    ------
-    ValueError
-        When neither the list nor `start` tells a date.
-    """
+    """Seconds since 1970 at time 0 of a trace, by its own clock where that has no zone; else a ValueError."""
     if start is not None:
         return utc_time(start).timestamp() - float(trace.arrival_s[0])
     if trace.clock is None:

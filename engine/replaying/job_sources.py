@@ -18,7 +18,7 @@ from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
-from wattsched.reading.inputs import comments_of, listed, meant
+from wattsched.reading.inputs import comments_of, meant
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
 from wattsched.report.imports import Entry
@@ -26,7 +26,6 @@ from wattsched.topology.cluster import Cluster
 
 File = str | Path
 
-MOST_MODELS_TOLD = 4
 LIST = "csv"
 """The format of lists of one's own, of which those that tell work are read by `replay.jobs.listing`."""
 
@@ -127,10 +126,10 @@ class JobSource:
         if self.form == LIST:
             clock = first_arrival(self.file)
             found = {s: replace(trace, clock=clock) for s, trace in found.items()}
-            self._notice_cuts(jobs, found[seeds[0]], profiles)
+            self._notice_cuts(jobs, found[seeds[0]])
         return found
 
-    def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace, profiles: Profiles) -> None:
+    def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
         """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""
         asked = {job.name: job for job in jobs}
         given = zip(trace.names, trace.requested_gpus.tolist(), strict=True)
@@ -141,8 +140,7 @@ class JobSource:
             why = "the profile of their model or the largest block of the cluster has no more"
             job, gpus = max(cut, key=lambda one: one[0].gpus)
             most = f"'{job.name}', which asks for most, runs on {gpus:,} instead of {job.gpus:,}"
-            lacking = _unmeasured(cut, profiles)
-            message = f"{message} ({lost_h:,.0f} GPU hours less; {most}): {why}{lacking}"
+            message = f"{message} ({lost_h:,.0f} GPU hours less; {most}): {why}"
             warnings.warn(f"{self.file}: assumed: {message}", NoticeWarning, stacklevel=3)
 
     @property
@@ -204,17 +202,3 @@ class JobSource:
             told = Entry.of("doubtful", what, long).sentence()
             warnings.warn(f"{self.file}: {told}", NoticeWarning, stacklevel=3)
         return within
-
-
-def _unmeasured(cut: Sequence[tuple[TraceJob, int]], profiles: Profiles) -> str:
-    """GPU counts that jobs ask for beyond those at which their user's own models were measured."""
-    most = {profile.model: profile.gpu_counts[-1] for profile in profiles.given}
-    asked: dict[str, set[int]] = {}
-    for job, gpus in cut:
-        if job.model is not None and gpus == most.get(job.model):
-            asked.setdefault(job.model, set()).add(job.gpus)
-    message = [
-        f"'{model}' was measured on {most[model]:,} GPUs at most, measure {listed(map(str, sorted(n)), '')}"
-        for model, n in asked.items()
-    ]
-    return "".join(f"; {line}" for line in message[:MOST_MODELS_TOLD])

@@ -76,13 +76,7 @@ def is_replay_bound(document: Any) -> bool:
 
 
 def replay_bound_of(document: Any, source: str = "") -> ClairvoyantBound:
-    """Validate a parsed document as a bound on the schedules of a trace.
-
-    Raises
-    ------
-    InputError
-        With one line per fault.
-    """
+    """Validate a parsed document as a bound of a trace's schedules; an `InputError` has its faults."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = shown(document.get("format")) if isinstance(document, dict) else "none"
         raise InputError([f"format: expected '{FORMAT}', found {found}"], source)
@@ -128,20 +122,7 @@ def read_replay_bound(
 
 
 def require_boundable(trace: Trace, settings: ReplaySettings | None = None, *, energy: bool = False) -> None:
-    """Refuse a trace that `replay_bound` has no bound for, before anything is computed.
-
-    Parameters
-    ----------
-    trace : Trace
-    settings : ReplaySettings, optional
-    energy : bool
-        Whether its energy is to be bounded, too.
-
-    Raises
-    ------
-    ValueError
-        As `replay_bound`.
-    """
+    """Refuse a trace that `replay_bound` has no bound for, with its errors, before anything is computed."""
     _parts(trace, settings, energy=energy)
 
 

@@ -102,10 +102,9 @@ class ReplaySettings:
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
         files = any(isinstance(per_kwh, str | Path) for per_kwh in (self.carbon, self.tariff))
-        if self.zone is not None and not files:
-            raise ValueError("`zone` is a column of a file, but neither `carbon` nor `tariff` names one")
-        if self.start is not None and not files:
-            raise ValueError("`start` is a time in a file, but neither `carbon` nor `tariff` names one")
+        for name, value, what in (("zone", self.zone, "column of"), ("start", self.start, "time in")):
+            if value is not None and not files:
+                raise ValueError(f"`{name}` is a {what} a file, but neither `carbon` nor `tariff` names one")
         try:
             if self.start is not None:
                 utc_time(self.start)
@@ -151,15 +150,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True)
 class Scene:
-    """A trace, and all that its replays under any policy have in common.
-
-    Attributes
-    ----------
-    context : PolicyContext
-    carbon : Carbon
-    tariff : PerKwh, optional
-    sleep : Sleep, optional
-    """
+    """A trace, and all that its replays under any policy have in common."""
 
     context: PolicyContext
     carbon: Carbon

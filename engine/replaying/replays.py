@@ -93,13 +93,7 @@ class Journal:
         return Path(self.folder) / CHECKPOINTS
 
     def require_seen(self) -> None:
-        """Refuse to begin a replay on a machine that does not share the folder.
-
-        Raises
-        ------
-        ValueError
-            If it is not there.
-        """
+        """Refuse, by a ValueError, to begin a replay on a machine that does not share the folder."""
         if not (self._checkpoints / OPTIONS).exists():
             message = f"'{self.folder}' is not there on {platform.node()}"
             raise ValueError(f"folder: {message}; all workers need to share it")

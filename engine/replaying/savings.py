@@ -26,7 +26,7 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, record_of
-from wattsched.replaying.job_sources import File, JobSource
+from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
 from wattsched.report.saved import (
@@ -36,9 +36,7 @@ from wattsched.report.saved import (
     PolicySavings,
     Savings,
     Sensitivity,
-    at_completion,
-    completion_at,
-    energy_at,
+    best_within,
 )
 from wattsched.running.executors import Executor
 from wattsched.topology.arrays import FloatArray
@@ -140,7 +138,6 @@ def savings(
     seeds: Sequence[int] | None = None,
     settings: ReplaySettings | None = None,
     pacing: Pacing = "even",
-    price_per_kwh: float | File | None = None,
     inputs: Sequence[Input] | None = None,
     by: Sequence[By] = (),
     journal: Journal | None = None,
@@ -163,11 +160,9 @@ def savings(
         Of the models that jobs train where the trace does not tell; default: three, or one where nothing is
         drawn.
     settings : ReplaySettings, optional
-        Without a budget, and without nodes that sleep.
+        Without a budget, and without nodes that sleep; with a tariff money is told, too.
     pacing : {"even", "price", "none"}
         How the budgets are spent, as in `ReplaySettings`.
-    price_per_kwh : float, str or Path, optional
-        To tell money, too: money per kWh, or a file of it over time (.csv).
     inputs : sequence of Input, optional
         What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
     by : sequence of {"account", "month"}
@@ -189,7 +184,6 @@ def savings(
     require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
     require_known("pacing", pacing, PACINGS)
     settings = settings or ReplaySettings()
-    settings = settings if price_per_kwh is None else replace(settings, tariff=price_per_kwh)
     if settings.budget is not None or settings.sleep_after_s is not None:
         raise ValueError("settings: budgets follow from the levels, and no node may sleep")
     for policy in (baseline, *policies):
@@ -319,8 +313,8 @@ class _Study:
         while 0 <= near < len(self.levels) and near not in found:
             (found[near],) = self.points(traces, base, policy, self.levels[near])
             near += 1 if found[near].completion <= 1.0 else -1
-        energy = energy_at([*found.values()], 1.0)
-        return None if energy is None else 1.0 - energy
+        best = best_within([*found.values()], "completion", 1.0)
+        return None if best is None else 1.0 - best.energy
 
     def points(
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
@@ -376,9 +370,10 @@ def _saved(
     base: Mapping[int, _Base],
 ) -> PolicySavings:
     by_seed = [*zip(*points, strict=True)]
-    met = [point for seed in by_seed if (point := at_completion(seed, 1.0)) is not None]
+    met = [point for seed in by_seed if (point := best_within(seed, "completion", 1.0)) is not None]
     parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
-    sooner = [1.0 - completion for seed in by_seed if (completion := completion_at(seed, 1.0)) is not None]
+    soonest = [best_within(seed, "energy", 1.0) for seed in by_seed]
+    sooner = [1.0 - point.completion for point in soonest if point is not None]
     meters = [one.outcome.meter for one in base.values()]
     energy_j, carbon_g, money = (
         np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g", "money")

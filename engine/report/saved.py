@@ -214,35 +214,17 @@ class Savings:
         return asdict(self)
 
 
-def at_completion(points: Sequence[Point], completion: float) -> Point | None:
-    """Return a frontier's point of least energy whose completion is no later; None where all are later.
+def best_within(points: Sequence[Point], figure: str, most: float) -> Point | None:
+    """Return a frontier's point of least energy whose completion is within a limit, or the other way round.
 
-    Where it is no later within the smallest budget still, the point of that.
+    `figure` is the one that is limited. The frontier is the points, and the straight lines between one and
+    the next; None where all are beyond the limit.
     """
-    return _least(points, "completion", completion, "energy")
-
-
-def energy_at(points: Sequence[Point], completion: float) -> float | None:
-    """Energy of `at_completion`."""
-    found = at_completion(points, completion)
-    return None if found is None else found.energy
-
-
-def completion_at(points: Sequence[Point], energy: float) -> float | None:
-    """Soonest completion of a frontier with no more energy; None where all budgets take more."""
-    found = _least(points, "energy", energy, "completion")
-    return None if found is None else found.completion
-
-
-def _least(points: Sequence[Point], within: str, most: float, least: str) -> Point | None:
-    """Point of the frontier with the least of one figure among those whose other figure is within a limit.
-
-    The frontier is the points, and the straight lines between one and the next.
-    """
-    ordered = sorted(points, key=lambda point: (getattr(point, within), getattr(point, least)))
-    found = [point for point in ordered if getattr(point, within) <= most]
+    least = "energy" if figure == "completion" else "completion"
+    ordered = sorted(points, key=lambda point: (getattr(point, figure), getattr(point, least)))
+    found = [point for point in ordered if getattr(point, figure) <= most]
     for left, right in pairwise(ordered):
-        low, high = getattr(left, within), getattr(right, within)
+        low, high = getattr(left, figure), getattr(right, figure)
         if low <= most < high:
             share = (most - low) / (high - low)
             found.append(Point.mean([left, right], [1 - share, share]))

@@ -34,13 +34,7 @@ RESULT_FORMATS = ("wattsched-result/1", "wattsched-result/2")
 
 
 def read_document(path: str | Path) -> Any:
-    """Parse a file, JSON or Parquet, whatever it is called.
-
-    Raises
-    ------
-    InputError
-        When it is neither, too large, or cannot be read (`UnreadableError`, which is an OSError, too).
-    """
+    """Parse a file, JSON or Parquet, whatever it is called; an `InputError` where it is neither."""
     try:
         parquet = is_parquet(path)
     except OSError as error:
@@ -91,13 +85,7 @@ def read_instance(path: str | Path) -> Any:
 
 
 def instance_of(document: Any, source: str = "") -> Any:
-    """Validate a parsed document as an instance of the problem that it names.
-
-    Raises
-    ------
-    InputError
-        As `read_instance`.
-    """
+    """Validate a parsed document as an instance of the problem that it names; errors as `read_instance`."""
     _require_object(document, source)
     if "format" not in document and document.keys() >= {"model", "gpu_type", "throughput"}:
         message = "is a profile of a model, not an instance; an instance has it in 'profiles'"
@@ -125,13 +113,7 @@ def read_result(path: str | Path) -> Result:
 
 
 def result_of(document: Any, source: str = "") -> Result:
-    """Validate a parsed document as a result, its decision included.
-
-    Raises
-    ------
-    InputError
-        As `read_result`.
-    """
+    """Validate a parsed document as a result, its decision included; errors as `read_result`."""
     from wattsched.results.result import Result
 
     if not is_result(document):
@@ -162,13 +144,7 @@ def is_decision(document: Any) -> bool:
 
 
 def answer_of(document: Any, problem: str, source: str = "") -> Result | BaseModel:
-    """Validate a parsed document as a result, or as a bare decision of a problem.
-
-    Raises
-    ------
-    InputError
-        With one line per fault.
-    """
+    """Validate a document as a result, or as a bare decision; an `InputError` has one line per fault."""
     if is_decision(document):
         decision: BaseModel = validated(problem_of(problem).decision, document, source)
         return decision
@@ -178,13 +154,7 @@ def answer_of(document: Any, problem: str, source: str = "") -> Result | BaseMod
 
 
 def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
-    """Validate a parsed document as a bare decision of whichever problem it fits; with that problem's name.
-
-    Raises
-    ------
-    InputError
-        With the faults that it has as a decision of `sizing`, where it fits none.
-    """
+    """Validate a document as a decision of the problem it fits, with its name; else faults as of `sizing`."""
     from wattsched.results.problems import PROBLEMS
 
     message: list[InputError] = []

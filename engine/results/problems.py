@@ -143,13 +143,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         return [*self.formulations, *own]
 
     def objective(self, name: str) -> str:
-        """Name of an objective as it is called today; one that is called otherwise now is told so.
-
-        Raises
-        ------
-        ValueError
-            For an unknown one; it lists the known ones.
-        """
+        """Today's name of an objective, told if it has changed; a ValueError lists the known ones."""
         if name in self.former:
             warnings.warn(f"the objective '{name}' is called '{self.former[name]}' now", FormerNameWarning, 2)
             return self.former[name]
@@ -303,13 +297,7 @@ PROBLEMS: dict[str, Callable[[], Problem[Any, Any, Any]]] = {
 
 
 def problem(name: object) -> Problem[Any, Any, Any]:
-    """Find a problem.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name.
-    """
+    """Find a problem; a ValueError if there is none of that name."""
     if not isinstance(name, str) or name not in PROBLEMS:
         raise ValueError(f"problem: must be one of {', '.join(PROBLEMS)}, got {shown(name)}")
     return _made(name)

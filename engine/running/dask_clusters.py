@@ -100,13 +100,7 @@ def _with_processes(processes: int) -> Iterator[DaskExecutor]:
 
 
 def require_address(text: str) -> int | None:
-    """Return the processes of a local cluster, 0 for no number; None for the address of a scheduler.
-
-    Raises
-    ------
-    ClusterError
-        For any other text.
-    """
+    """Processes of a local cluster, 0 for no number; None for an address, else a `ClusterError`."""
     name, colon, number = text.partition(":")
     if name == LOCAL and not (colon and not number.isdecimal()):
         if colon and not 1 <= int(number[:5]) <= MOST_PROCESSES:

@@ -40,13 +40,7 @@ class Executor(Protocol):
     def completed(
         self, function: Callable[..., R], tasks: Iterable[tuple[Any, ...]]
     ) -> Iterator[tuple[int, R]]:
-        """Call the function with the arguments of each task; number and outcome, as they come in.
-
-        Raises
-        ------
-        ClusterError
-            If the tasks cannot be done where they should be; what the function raises is raised, too.
-        """
+        """Call the function with the arguments of each task; number and outcome as they come in."""
 
     def workers(self) -> int:
         """Return the number of tasks that are done at once now, at least 1."""

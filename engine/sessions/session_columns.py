@@ -143,13 +143,7 @@ def assignments_of(
 def rows_of_columns(
     names: list[str], start: Sequence[int] | IntArray | None, columns: Mapping[str, Any]
 ) -> OptionRows:
-    """Table of each job from columns of all rows.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
+    """Table of each job from columns of all rows; an `InputError` has every fault."""
     listed = {name: _column(name, column) for name, column in columns.items()}
     given = {name: length(column) for name, column in listed.items() if not isinstance(column, str)}
     # As many as most of them have: one that is too long is named, not all others.

@@ -40,13 +40,7 @@ Limit = float | None | _Same
 
 
 def changed_fields(now: Instance, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a round, its budgets among them, of which some are told.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
+    """Fields of a round, its budgets among them, of which some are told; an `InputError` has every fault."""
     budgets = {name: stated.get(name, value) for name, value in now.budgets}
     fields = {name: stated.get(name, getattr(now, name)) for name in FIELDS}
     sound = validated(Instance, {**_SMALLEST, **fields, "budgets": budgets})

@@ -199,15 +199,7 @@ def with_objective(problem: Problem[Any, Any, Any], instance: Any, goal: str) ->
 
 
 def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
-    """Read an instance, or look over one that was made in Python; and its problem.
-
-    Raises
-    ------
-    TypeError
-        For anything else.
-    InputError
-        With every fault found.
-    """
+    """Read an instance, or look over one made in Python; and its problem. Faults are an `InputError`."""
     if isinstance(instance, str | os.PathLike):
         instance = read_instance(instance if isinstance(instance, Path) else Path(instance))
         return instance, find_problem(instance.problem)
@@ -222,13 +214,7 @@ def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
 def require_names(
     problem: Problem[Any, Any, Any], formulation: str | None, solver: str, objective: str
 ) -> str:
-    """Refuse unknown names; the objective's name as it is called today.
-
-    Raises
-    ------
-    ValueError
-        Which lists the known ones.
-    """
+    """Refuse unknown names by a ValueError that lists the known ones; the objective's name as it is today."""
     problem.formulation(problem.default if formulation is None else formulation)
     goal = problem.objective(objective)
     if solver in problem.heuristics:
@@ -290,13 +276,7 @@ def _earlier(problem: Problem[Any, Any, Any], answer: Any, goal: str) -> tuple[A
 
 
 def seconds_of(name: str, limit: float | None) -> float | None:
-    """Seconds of a limit, None for none or an infinite one.
-
-    Raises
-    ------
-    ValueError, TypeError
-        That names the limit, where it is not positive, or no number.
-    """
+    """Seconds of a limit, None for none or an infinite one; a ValueError or TypeError names a wrong one."""
     require(name, limit, (NoneType, *_NUMBER), "a number of seconds")
     if limit is None:
         return None

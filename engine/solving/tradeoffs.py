@@ -236,13 +236,7 @@ def is_pareto(document: Any) -> bool:
 
 
 def pareto_of(document: Any, source: str = "") -> ParetoResult:
-    """Validate a parsed document as a Pareto result, its decisions included.
-
-    Raises
-    ------
-    InputError
-        With one line per fault.
-    """
+    """Validate a parsed document as a Pareto result; an `InputError` has one line per fault."""
     known = validated(ParetoResult, _with_results(document, source), source)
     wanted = (TOTALS["mean-completion"], TOTALS[known.tradeoff])
     found = {f"ends[{k}]": end for k, end in enumerate(known.ends)}
@@ -284,11 +278,5 @@ def _with_results(document: dict[str, Any], source: str) -> dict[str, Any]:
 def verdict_on_pareto(
     instance: ShiftingInstance, found: ParetoResult, require_gap: float | None = None
 ) -> Verdict:
-    """Check a Pareto result: decision and claims of every point, and their order.
-
-    Raises
-    ------
-    ValueError
-        If the instance has no forecast of the criterion.
-    """
+    """Check a Pareto result: decision and claims of every point, and their order."""
     return check_pareto(problem("shifting"), instance, found.model_dump(mode="json"), require_gap)

@@ -231,13 +231,7 @@ class Holdings(Made[Placement]):
 
 
 def held_by(n: int, place: Mapping[str, int], jobs: AssignmentColumns) -> Coded:
-    """Column of what n jobs hold, by their names; jobs of other names are left out.
-
-    Raises
-    ------
-    ValueError
-        Which names a job that is there twice.
-    """
+    """Column of what n jobs hold, by name; others are left out. A job that is there twice is a ValueError."""
     known = np.fromiter(map(place.get, jobs.names, repeat(n)), np.int64, len(jobs))
     # Those of other names share the last number.
     if np.bincount(known).max(initial=0) > 1 and len(set(jobs.names)) < len(jobs):

@@ -102,13 +102,7 @@ def also_rows(schema: dict[str, Any]) -> None:
 
 
 def by_column(value: Any) -> Any:
-    """Turn options that are a list of row objects into columns; what is no list stays as it is.
-
-    Raises
-    ------
-    ValueError
-        For rows that are no objects, or lack a field that others have.
-    """
+    """Turn options that are a list of like rows into columns; what is no list stays as it is."""
     if not isinstance(value, list):
         return value
     if not value or not all(isinstance(row, dict) for row in value):

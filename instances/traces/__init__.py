@@ -1,7 +1,8 @@
 """Readers of public traces, and of lists of one's own.
 
 To add one: a reader in a file of its own, and its line in `FORMATS`. It takes a path; its other parameters
-become options, described by its docstring.
+become options, described by its docstring. Readers raise an OSError where a file cannot be read, and a
+ValueError with the line and column of a malformed cell, or for an option that does not fit.
 """
 
 from __future__ import annotations

@@ -87,13 +87,7 @@ class CarbonTrace:
         return datetime.fromtimestamp(begin_s, UTC)
 
     def slots(self, begin: datetime, slots: int, slot_s: float) -> list[float]:
-        """Averages over the slots of a horizon.
-
-        Raises
-        ------
-        ValueError
-            If values are missing for a part of the horizon.
-        """
+        """Averages over the slots of a horizon; a ValueError if values are missing for a part of it."""
         edges = begin.timestamp() + slot_s * np.arange(slots + 1)
         ends = np.minimum(self.begin_s + self.step_s, np.append(self.begin_s[1:], np.inf))
         known = np.isfinite(self.per_kwh)
@@ -179,13 +173,7 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
 
 
 def utc_time(text: str) -> datetime:
-    """Read a time as ISO 8601 or seconds since 1970; one without a zone is UTC.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """Read a time as ISO 8601, without a zone in UTC, or as seconds since 1970; else a ValueError."""
     return datetime.fromtimestamp(_utc_s(text)[0], UTC)
 
 

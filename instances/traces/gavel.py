@@ -69,8 +69,6 @@ def read_gavel(
     ValueError
         With the line and column of a malformed cell or a type without a throughput, when there is no file of
         throughputs, or no job is of the virtual cluster.
-    OSError
-        When a file cannot be read.
     """
     rows = list(rows_of(path, COLUMNS))
     philly = bool(rows) and "vc" in rows[0].cells
@@ -232,8 +230,6 @@ def read_jobs(path: str | Path, most: int | None = None) -> list[Job]:
     ------
     ValueError
         With the line and column of a malformed cell, or when there is no such job.
-    OSError
-        When the file cannot be read.
     """
     jobs: list[Job] = []
     for number, row in enumerate(rows_of(path, ("job_type", "total_steps", "scale_factor")), start=1):

@@ -46,13 +46,6 @@ def read_itp(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     ----------
     known : Profiles
         Models that a job may name.
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell.
-    OSError
-        When the file cannot be read.
     """
     jobs: dict[str, TraceJob] = {}
     for row in rows_of(path, ITP_COLUMNS):
@@ -91,13 +84,6 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
     ----------
     virtual_cluster : str, optional
         Take the jobs of this virtual cluster only (default: of all).
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell, or when no job is of the virtual cluster.
-    OSError
-        When the file cannot be read.
     """
     read = [
         (
@@ -114,18 +100,7 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
 def of_cluster(
     path: str | Path, jobs: Iterable[tuple[str, TraceJob]], virtual_cluster: str | None
 ) -> list[TraceJob]:
-    """Jobs of a virtual cluster, or of all.
-
-    Parameters
-    ----------
-    jobs : iterable of pairs
-        Name of the virtual cluster, empty where the list has none, and job.
-
-    Raises
-    ------
-    ValueError
-        When no job is of the virtual cluster.
-    """
+    """Jobs of a virtual cluster, or of all, by the names beside them; a ValueError where none is of it."""
     jobs = list(jobs)
     found = [job for name, job in jobs if virtual_cluster in (None, name)]
     if not found and virtual_cluster is not None:
@@ -161,13 +136,6 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
     unit : str, optional
         Of its times, s or h. Default: hours where all jobs arrive within a year of them, else seconds; a
         warning says which.
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell, or for another unit.
-    OSError
-        When the file cannot be read.
     """
     if unit not in (None, *UNITS):
         raise ValueError(f"unit: '{unit}' is not one of {', '.join(UNITS)}")
@@ -199,21 +167,13 @@ OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model", "time_limit
 def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     """Jobs of a list; times in seconds on its clock, of dates from the first one.
 
-    What is filled in where a job names no model, and what is not used, is said in warnings.
+    What is filled in where a job names no model, and what is not used, is said in warnings. All malformed
+    cells are an `InputError`.
 
     Parameters
     ----------
     known : Profiles
         Models that a job may name.
-
-    Raises
-    ------
-    ValueError
-        For a file that is no such table, with the columns that are missing and all that there are.
-    InputError
-        With line, column and value of every malformed cell.
-    OSError
-        When the file cannot be read.
     """
     faults: list[str] = []
     jobs: dict[str, TraceJob] = {}

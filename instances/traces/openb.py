@@ -55,8 +55,6 @@ def read_openb(path: str | Path, *, cpu_load: float = 0.0) -> Cluster:
     ------
     ValueError
         With the line and column of a malformed cell, or for an unknown GPU model.
-    OSError
-        When the file cannot be read.
     """
     if not 0 <= cpu_load <= 1:
         raise ValueError(f"cpu_load: must be from 0 to 1, got {cpu_load}")
@@ -80,8 +78,6 @@ def read_nodes(path: str | Path) -> NodeTable:
     ------
     ValueError
         With the line and column of a malformed cell, or when no node has a GPU.
-    OSError
-        When the file cannot be read.
     """
     names: list[str] = []
     numbers: list[tuple[int, int, int, int]] = []
@@ -119,8 +115,6 @@ def read_tasks(path: str | Path) -> TaskTable:
     ------
     ValueError
         With the line and column of a malformed cell, or when the file has no task.
-    OSError
-        When the file cannot be read.
     """
     specs: dict[str, int] = {"": 0}
     numbers = []

@@ -45,13 +45,7 @@ class TraceJob:
 
 
 def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:
-    """Jobs that use a GPU for some time.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """Jobs that use a GPU for some time; a ValueError if there is none."""
     jobs = list(trace)
     using = [job for job in jobs if job.gpus > 0 and job.duration_s > 0]
     if not using:

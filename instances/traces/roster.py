@@ -101,26 +101,14 @@ class Roster:
         return self.profiles.find(model, gpu_type, self.cluster.gpu_types[gpu_type].profile)
 
     def start(self, number: int, asked_gpus: int) -> Start:
-        """Start of a job on the reference GPU type; `number` chooses the model.
-
-        Raises
-        ------
-        ValueError
-            When no batch of any model fits.
-        """
+        """Start of a job on the reference type; `number` chooses the model. A ValueError if none fits."""
         candidates = self._runnable(self.profiles.training, None, asked_gpus)
         if not candidates:
             raise ValueError(f"no model of the catalogue has a batch that fits on {self.reference}")
         return candidates[number % len(candidates)]
 
     def start_of(self, model: str, batch_size: int | None, asked_gpus: int) -> Start:
-        """Start of a model that the trace names, on the reference GPU type.
-
-        Raises
-        ------
-        ValueError
-            When the catalogue has no profile of it there, or no batch of it fits.
-        """
+        """Start of a model that the trace names, on the reference type; a ValueError when there is none."""
         for start in self._runnable((model,), batch_size, asked_gpus):
             return start
         raise ValueError(self._why_not(model, asked_gpus))
@@ -209,12 +197,7 @@ def starts_of(roster: Roster, jobs: Iterable[TraceJob], seed: int) -> list[Start
     """Return the start that its user gives each job.
 
     Where the trace does not name a model, it is chosen by a hash of the seed and the job's name among those
-    that run on the GPU count asked for.
-
-    Raises
-    ------
-    ValueError
-        With all jobs whose models do not run on the cluster, or whose GPU type it has not.
+    that run on the GPU count asked for. A ValueError has all jobs for which there is none on the cluster.
     """
     found, without = list[Start](), defaultdict[str, list[str]](list)
     for job in jobs:

@@ -18,17 +18,9 @@ from wattsched.reading.inputs import naming, read_text
 
 @dataclass(frozen=True)
 class Log:
-    """A kind of log.
+    """A kind of log: what writes it, whether a text is one, and the samples of such a text.
 
-    Attributes
-    ----------
-    name : str
-        What writes it.
-    recognises : callable
-        Whether a text is such a log.
-    read : callable
-        Samples of a text; takes the file's name, too, for messages. What is malformed is a ValueError, with
-        its line.
+    Readers take the file's name, too, for messages; what is malformed is a ValueError, with its line.
     """
 
     name: str
@@ -52,15 +44,7 @@ def log_of(text: str) -> Log | None:
 
 
 def read_log(path: str | Path, time_zone: tzinfo | None = None) -> Samples:
-    """Read a log of GPUs of whatever kind it is; `time_zone` is that of times that are told without one.
-
-    Raises
-    ------
-    ValueError
-        For a file that is none, has no watts, or is malformed, in one sentence with its name.
-    OSError
-        When the file cannot be read.
-    """
+    """Read a log of any kind; `time_zone` is that of times without one. A ValueError names the file."""
     with naming(path):
         text = read_text(path)
         if (log := log_of(text)) is None:

@@ -87,31 +87,13 @@ class LoggedJobs:
 def completed(
     rows: Sequence[tuple[int, Row]], samples: Samples, table: str, time_zone: tzinfo | None = None
 ) -> LoggedJobs:
-    """Complete the rows of a table of jobs from the samples of logs.
+    """Complete the rows of a table of jobs, each with its line, from the samples of all logs.
 
-    Parameters
-    ----------
-    rows : sequence of pairs of int and dict
-        Line and cells. ``job`` names the samples, which ``start``, ``end`` and ``power_limit_w`` narrow.
-    samples : Samples
-        Of all logs.
-    table : str
-        Name of the table, for messages.
-    time_zone : tzinfo, optional
-        Of times in the table that have none.
-
-    Returns
-    -------
-    LoggedJobs
-        A row for each job and power limit, with ``power_w``, and where the table does not tell them ``gpus``
-        and the setting that was varied: ``power_limit_w``, or ``frequency_mhz`` where clocks were locked.
-        Windows of ``steps`` give ``step_time_s``.
-
-    Raises
-    ------
-    ValueError
-        If the table lacks the column ``job``, no job is in a log, or a row and its samples do not go
-        together.
+    ``job`` names the samples of a row, which ``start``, ``end`` and ``power_limit_w`` narrow; `time_zone` is
+    that of times without one. Each job and power limit gets a row, with ``power_w``, and where the table does
+    not tell them ``gpus`` and the setting that was varied: ``power_limit_w``, or ``frequency_mhz`` where
+    clocks were locked. Windows of ``steps`` give ``step_time_s``. It is a ValueError if the table lacks
+    ``job``, no job is in a log, or a row and its samples do not go together.
     """
     if rows and "job" not in rows[0][1]:
         raise ValueError(f"{table} lacks the column 'job', which names the jobs of the logs")

@@ -44,13 +44,7 @@ class Steps:
 
 
 class PerKwh(Steps):
-    """Amount that each kWh counts for over time: joules, grams, or money, which may be below 0.
-
-    Raises
-    ------
-    ValueError
-        When times do not ascend, or a value is no number.
-    """
+    """Amount that each kWh counts for over time: joules, grams, or money, which may be below 0."""
 
     what, least, range = "price", -np.inf, "every value must be a finite number"
 
@@ -72,14 +66,9 @@ class PerKwh(Steps):
 
     @classmethod
     def of(cls, trace: CarbonTrace, at_s: float, start: datetime | None = None) -> Self:
-        """Amounts of a file of which `start` (default: its begin) is at `at_s`.
+        """Amounts of a file of which `start` (default: its begin) is at `at_s`, where it must have a value.
 
-        Where it has no value, the one before stays.
-
-        Raises
-        ------
-        ValueError
-            When the file has nothing at `start`.
+        Where it has no value later, the one before stays.
         """
         begin_s, end_s = float(trace.begin_s[0]), float(trace.begin_s[-1]) + trace.step_s
         start_s = begin_s if start is None else start.timestamp()
@@ -122,22 +111,7 @@ def require_finite(what: str, values: Mapping[str, float]) -> None:
 
 @dataclass(frozen=True)
 class Sleep:
-    """Nodes without a job fall asleep.
-
-    Attributes
-    ----------
-    after_s : float
-        Seconds without a job.
-    power_w : float
-        Draw of a sleeping node with its GPUs.
-    wake_s : float
-        Seconds that a job waits for a sleeping node.
-
-    Raises
-    ------
-    ValueError
-        For negative values.
-    """
+    """Nodes fall asleep `after_s` without a job, draw `power_w` then, and take `wake_s` to wake for one."""
 
     after_s: float
     power_w: float = 0.0
@@ -294,10 +268,7 @@ class Flows(NamedTuple):
 
 @dataclass
 class Meter:
-    """Integrals of `Flows` over time, and logs of the cluster's watts and of the GPUs that jobs hold.
-
-    `domains` are logs of the watts of each power domain under a cap.
-    """
+    """Integrals of `Flows` over time, and logs of watts, also under each power cap, and of GPUs in use."""
 
     carbon: Carbon
     time_s: float = 0.0
@@ -313,7 +284,7 @@ class Meter:
     now: Flows = field(default_factory=Flows)
     power: StepLog = field(default_factory=StepLog)
     busy: StepLog = field(default_factory=StepLog)
-    domains: list[StepLog] = field(default_factory=list)
+    capped: list[StepLog] = field(default_factory=list)
 
     def advance(self, until_s: float) -> None:
         """Integrate the present flows until then."""

@@ -46,13 +46,7 @@ class Caps:
 
     @classmethod
     def of(cls, trace: Trace, power_w: float | None = None) -> Caps:
-        """Caps of the power domains of a trace's cluster, and of `power_w` on the site.
-
-        Raises
-        ------
-        CapError
-            When the idle cluster draws more.
-        """
+        """Caps of a cluster's power domains, and `power_w` on it; a `CapError` if it draws more when idle."""
         pools, domains = trace.pools, trace.cluster.power_domains
         idle_w = Nodes(trace.cluster, pools, None, 0.0).idle_w_of_pools
         caps = [(d.name, d.power_cap_w, d.reserved_w, [d.name in p.domains for p in pools]) for d in domains]
@@ -96,17 +90,9 @@ class Caps:
         return fits
 
     def require_room(self, trace: Trace, policy: str, among: BoolArray | None) -> None:
-        """Refuse a policy under which some job could not even run alone.
+        """Refuse a policy under which some job could not even run alone: a `CapError` names the first.
 
-        Parameters
-        ----------
-        among : bool array, shape (n_configurations,), optional
-            Configurations that the policy chooses from; None for one that runs jobs as they were asked for.
-
-        Raises
-        ------
-        CapError
-            Which names the first such job.
+        `among` is the mask of the configurations that it chooses from; None where jobs run as was asked for.
         """
         if not self.names:
             return

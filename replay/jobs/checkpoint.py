@@ -28,7 +28,7 @@ from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 
 FAMILY = "wattsched-checkpoint/"
-FORMAT = f"{FAMILY}10"
+FORMAT = f"{FAMILY}11"
 AGAIN = "delete it to begin that replay again"
 
 KINDS = {"b": np.dtype(np.bool_), "i": np.dtype(np.int64), "f": np.dtype(np.float64)}
@@ -38,13 +38,7 @@ SEQUENCES: dict[str, Any] = {"block": Block, "flows": Flows, "list": list, "tupl
 
 
 def save(path: Path, replay: Replay) -> None:
-    """Write a replay, under way or complete, in one step; there is never half a file of this name.
-
-    Raises
-    ------
-    ValueError
-        When the policy holds what is neither made anew nor plain.
-    """
+    """Write a replay, under way or complete, in one step; a ValueError if a policy's state is not plain."""
     try:
         content = json.dumps(_plain(replay, "replay", set()), allow_nan=False).encode()
     except _OddError as error:
@@ -54,13 +48,7 @@ def save(path: Path, replay: Replay) -> None:
 
 
 def load(path: Path, replay: Replay) -> None:
-    """Bring a replay that has been made anew to where the file has it.
-
-    Raises
-    ------
-    ValueError
-        When the file is none of ours, damaged, or of another version, trace or policy.
-    """
+    """Bring a replay that was made anew to where the file has it; a ValueError if it is of another."""
     with open_file(path) as file:
         line, _, content = file.read().partition(b"\n")
     head = _json(line)

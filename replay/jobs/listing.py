@@ -36,13 +36,7 @@ OPTIONAL = ("model", "table", "min_gpus", "max_gpus")
 
 
 def tells_work(path: str | Path) -> bool:
-    """True if a list of jobs has a column of this kind of list; else it tells durations.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `inputs.csv_lines`.
-    """
+    """True if a list of jobs has a column of this kind of list; else it tells durations."""
     _, header = next(csv_lines(path))
     return not {"work", "arrival_s", "requested_gpus"}.isdisjoint(header)
 
@@ -53,15 +47,7 @@ def read_listing(
     tables: Mapping[str, OptionTable] | None = None,
     profiles: Profiles = CATALOGUE,
 ) -> Trace:
-    """Read a list of jobs.
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell, or for a job that no pool can run.
-    OSError
-        When the file cannot be read.
-    """
+    """Read a list of jobs; a ValueError has the line and column of what is malformed, or of no use here."""
     tables = tables or {}
     jobs: dict[str, Job] = {}
     arrivals, requests = [], []
@@ -78,13 +64,7 @@ def read_listing(
 
 
 def read_tables(path: str | Path) -> dict[str, OptionTable]:
-    """Read option tables: a JSON object of tables by name, as `tables` of an instance.
-
-    Raises
-    ------
-    wattsched.instances.io.InputError
-        With one line per fault.
-    """
+    """Read option tables: a JSON object of tables by name, as `tables` of an instance."""
     document = read_json(path)
     try:
         return TypeAdapter(dict[str, OptionTable]).validate_python(document)

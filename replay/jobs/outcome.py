@@ -165,9 +165,8 @@ class Outcome:
 
     def cap_used(self) -> list[tuple[float, float]]:
         """Largest part of each power cap that was drawn, and seconds above it."""
-        logs, found = self.meter.domains, list[tuple[float, float]]()
-        logs = [self.meter.power, *logs] if len(self.caps.names) > len(logs) else logs
-        for log, limit in zip(logs, self.caps.limits, strict=True):
+        found = list[tuple[float, float]]()
+        for log, limit in zip(self.meter.capped, self.caps.limits, strict=True):
             edges = np.unique([*log.time_s, *limit.time_s.clip(self.begin_s, self.end_s), self.end_s])
             part = log.steps.at(edges[:-1]) / limit.at(edges[:-1])
             above_s = np.diff(edges) @ (part > 1 + ROUNDING)
@@ -270,7 +269,7 @@ def require_sound(outcome: Outcome) -> None:
     meter, n = outcome.meter, len(outcome.trace)
     tables = {what: vars(getattr(outcome, what)) for what in ("jobs", "rounds", "segments")}
     tables |= {"power": vars(meter.power), "busy": vars(meter.busy)}
-    tables |= {f"domains[{number}]": vars(log) for number, log in enumerate(meter.domains)}
+    tables |= {f"capped[{number}]": vars(log) for number, log in enumerate(meter.capped)}
     if (ledger := outcome.ledger) is not None:
         tables["periods"] = {"begin_s": ledger.begin_s, "spent": ledger.spent, "short": ledger.short}
     for what, columns in tables.items():
@@ -422,8 +421,8 @@ def _segments(outcome: Outcome) -> Table:
 
 def _power(outcome: Outcome) -> Table:
     """Watts of the cluster, and of each power domain, at every change of one of them."""
-    names, domains = outcome.caps.names[-len(outcome.meter.domains) :], outcome.meter.domains
-    logs = {"power_w": outcome.meter.power, **(dict(zip(names, domains, strict=True)) if domains else {})}
+    capped = zip(outcome.caps.names, outcome.meter.capped, strict=True)
+    logs = {"power_w": outcome.meter.power} | {name: log for name, log in capped if name != "power_w"}
     times = np.unique(np.concatenate([log.time_s for log in logs.values()]))
     return {"time_s": times.tolist()} | {name: log.steps.at(times).tolist() for name, log in logs.items()}
 
@@ -459,13 +458,7 @@ def _cell(value: object, *, clock: bool) -> object:
 
 
 def parquet(table: Table) -> bytes:
-    """Table as Parquet, numbers as they are (``pip install 'wattsched[parquet]'``).
-
-    Raises
-    ------
-    ImportError
-        Without pyarrow.
-    """
+    """Table as Parquet, numbers as they are; an ImportError without pyarrow (``wattsched[parquet]``)."""
     import pandas as pd
 
     content: bytes = pd.DataFrame(dict(table)).to_parquet(engine="pyarrow", index=False)

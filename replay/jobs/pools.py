@@ -52,14 +52,7 @@ class PoolState:
     def place(self, arriving: Sequence[tuple[int, int, int]]) -> list[int]:
         """Give blocks to arriving jobs, moving running jobs only when there is no other way; who had to move.
 
-        Parameters
-        ----------
-        arriving : sequence of (job, GPUs, block size)
-
-        Raises
-        ------
-        ValueError
-            If the jobs do not fit beside those that run.
+        These are triples of job, GPUs and block size; a ValueError if they do not fit beside those that run.
         """
         if not fits([size for _, _, size in arriving], self.occupancy.free_gpus):
             return self._rearrange(arriving)

@@ -112,8 +112,7 @@ class Replay:
         self._held = Allocations(trace, carbon, self.sleep, self.time_s)
         self._nodes = self._held.placement.nodes
         self._caps = self.caps or Caps()
-        self._domains = [number for number, name in enumerate(self._caps.names) if name != "power_w"]
-        self._meter = Meter(carbon, self.time_s, self.tariff, domains=[StepLog() for _ in self._domains])
+        self._meter = Meter(carbon, self.time_s, self.tariff, capped=[StepLog() for _ in self._caps.names])
         budget, idle_w = self.budget, self._nodes.idle_cluster_w
         self._ledger = None if budget is None else Ledger(budget, first_s, idle_w, last_s)
         self._here: list[int] = []
@@ -196,10 +195,10 @@ class Replay:
         base_w, awake_idle_w = self._nodes.draw()
         free = fragments(self.trace, self._held.placement.pools)
         self._meter.measure(Flows(jobs_w, awake_idle_w - held_idle_w, base_w, busy, *free))
-        if self._domains:
+        if self._caps.names:
             extra_w = self._held.segments.extra_w_of_pools(self._held.running, self.time_s)
             watts = self._caps.beside_w + (extra_w + self._nodes.draw_of_pools()) @ self._caps.inside
-            for log, watt in zip(self._meter.domains, watts[self._domains].tolist(), strict=True):
+            for log, watt in zip(self._meter.capped, watts.tolist(), strict=True):
                 log.add(self.time_s, watt)
         self._limit_s = math.inf if self._ledger is None else self._ledger.next_s(self._meter.now.power_w)
 

@@ -16,7 +16,7 @@ from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, replay_jobs
 from wattsched.replaying.savings import INPUTS, Input, savings
-from wattsched.report.saved import Interval, Point, Savings, at_completion, completion_at, energy_at
+from wattsched.report.saved import Interval, Point, Savings, best_within
 from wattsched.report.savings import sensitivity
 
 PARTS = st.floats(0.05, 3.0)
@@ -28,11 +28,12 @@ def points(pairs: list[tuple[float, float]]) -> list[Point]:
 
 @given(st.lists(st.tuples(PARTS, PARTS), min_size=1, max_size=6), st.floats(0.1, 2.0))
 def test_a_frontier_is_the_least_of_its_points_and_lines(pairs, most) -> None:
-    found = energy_at(points(pairs), most)
+    point = best_within(points(pairs), "completion", most)
     within = [energy for energy, completion in pairs if completion <= most]
-    if found is None:
+    if point is None:
         assert not within
         return
+    found = point.energy
     assert found <= min(within)
     # A dense walk along the lines between neighbours finds nothing below, and comes as close.
     by_completion = sorted((completion, energy) for energy, completion in pairs)
@@ -43,14 +44,16 @@ def test_a_frontier_is_the_least_of_its_points_and_lines(pairs, most) -> None:
             seen += list(y0 + share * (y1 - y0))
     assert found == pytest.approx(min(seen))
     mirrored = points([(completion, energy) for energy, completion in pairs])
-    assert completion_at(mirrored, most) == pytest.approx(found)
+    soonest = best_within(mirrored, "energy", most)
+    assert soonest is not None
+    assert soonest.completion == pytest.approx(found)
 
 
 def test_who_is_served_later_is_told_of_the_point_that_saves() -> None:
     # Between these the mean is the baseline's a quarter of the way, and so is all else.
     left = Point(0.8, 0.9, p99=1.0, heavy=1.2, late=0.2, users={"ann": 0.8, "bo": 1.0})
     right = Point(0.6, 1.3, p99=2.0, heavy=1.6, late=0.6, users={"ann": 1.6, "bo": 1.0})
-    found = at_completion([right, left], 1.0)
+    found = best_within([right, left], "completion", 1.0)
     assert found is not None
     assert found.users == pytest.approx({"ann": 1.0, "bo": 1.0})
     figures = (found.energy, found.completion, found.p99, found.heavy, found.late)
@@ -102,7 +105,7 @@ def found(source):
     cluster = homogeneous_cluster(2, 8, "A100")
     return savings(
         source, cluster, policies=("powerflow", "sizing"), levels=(1.0, 0.6, 0.3), seeds=(0,),
-        settings=SETTINGS, price_per_kwh=0.2, inputs=INPUTS[:1],
+        settings=replace(SETTINGS, tariff=0.2), inputs=INPUTS[:1],
     )  # fmt: skip
 
 
@@ -221,8 +224,8 @@ def dated(tmp_path):
 
 
 def study(source, **more) -> Savings:
-    options = {"policies": ("backfill+zeus",), "levels": (1.0, 0.5), "inputs": (), "price_per_kwh": 0.2}
-    settings = ReplaySettings(period_s=3600.0, carbon=300.0)
+    options = {"policies": ("backfill+zeus",), "levels": (1.0, 0.5), "inputs": ()}
+    settings = ReplaySettings(period_s=3600.0, carbon=300.0, tariff=0.2)
     return savings(source, homogeneous_cluster(1, 8, "A100"), settings=settings, **{**options, **more})
 
 

@@ -18,17 +18,7 @@ _SIDE, _GAP = 12, 2
 
 @dataclass(frozen=True)
 class NodeMap:
-    """GPUs of a node.
-
-    Attributes
-    ----------
-    name : str
-    gpus : int
-    holders : mapping of int to int
-        Number of the job that has a GPU, by the GPU.
-    gone : set of int
-        GPUs that cannot be used.
-    """
+    """GPUs of a node: `holders` has the number of the job on each, `gone` are those that cannot be used."""
 
     name: str
     gpus: int
@@ -37,14 +27,7 @@ class NodeMap:
 
 
 def cluster_map(nodes: Sequence[NodeMap], jobs: Sequence[str]) -> Markup:
-    """Nodes with their GPUs, each in the colour of its job; other jobs have the same colour further on.
-
-    Parameters
-    ----------
-    nodes : sequence of NodeMap
-    jobs : sequence of str
-        Names by number.
-    """
+    """Nodes with their GPUs, each in the colour of its job; of many jobs some have the same colour."""
     if not _one_by_one(nodes):
         used, gpus = sum(len(node.holders) for node in nodes), sum(node.gpus for node in nodes)
         label = f"{used:,} of {gpus:,} GPUs used on {len(nodes):,} nodes"

@@ -70,13 +70,7 @@ def names() -> list[str]:
 
 
 def require_policy(name: str) -> None:
-    """Refuse a name of no policy.
-
-    Raises
-    ------
-    ValueError
-        Which names the nearest, or lists all.
-    """
+    """Refuse a name of no policy: a ValueError names the nearest, or lists all."""
     if base_of(name) not in POLICIES:
         plus = [known + SUFFIX for known in POLICIES]
         told = meant(name, [*POLICIES, *plus]) or f"; there are {', '.join(POLICIES)}"
