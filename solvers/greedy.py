@@ -64,7 +64,10 @@ def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | N
 
 
 def _ascents(program: Program, prices: FloatArray, values: FloatArray, timer: Timer) -> Iterator[RowSlack]:
-    """The choices after each step, none costlier than those before; nothing when that does not succeed."""
+    """Yield the choices after each step, none costlier than those before; nothing when that does not succeed.
+
+    `values` are what the bottleneck is at least where a column is taken, as of `bottleneck_values`.
+    """
     least, first = np.inf, _Ascent(program, timer)
     for slack in first.steps(prices, values):
         least = float(program.cost[slack.chosen].sum())
@@ -79,7 +82,7 @@ def _ascents(program: Program, prices: FloatArray, values: FloatArray, timer: Ti
 
 
 def _givers(program: Program, slack: RowSlack) -> Iterator[IntArray]:
-    """More or fewer of the columns that give room and save nothing, such as a node that wakes.
+    """Yield larger and smaller sets of columns that give room and save nothing, such as a node that wakes.
 
     No single choice makes it worth while to take one of them. The largest are taken first, up to shares of
     the room that all of them give.
@@ -229,7 +232,7 @@ class _Ascent:
         return slack.fits()
 
     def _spend(self, costs: tuple[FloatArray, ...]) -> list[IntArray]:
-        """Fill what is left of the rows in two ways: by the last cost alone, and by one after the other."""
+        """Choices that fill what is left of the rows: by the last of the costs alone, and by all in turn."""
         slack, begin, found = self.slack, self.slack.chosen, []
         for order in (costs[-1:], costs):
             slack.choose(begin)
@@ -239,7 +242,7 @@ class _Ascent:
         return found
 
     def _fill(self, cost: FloatArray) -> None:
-        """Make single swaps that save cost and fit, the largest saving first, until there are none."""
+        """Make single swaps that fit and save `cost`, one per column, the largest saving first."""
         slack, every = self.slack, np.flatnonzero(self.allowed)
         columns = every
         for _ in range(_FILL_PASSES):
@@ -247,7 +250,7 @@ class _Ascent:
                 return
             group = slack.group[columns]
             saving = cost[slack.chosen[group]] - cost[columns]
-            able = np.flatnonzero(saving > 0)
+            able = np.flatnonzero(saving > 0)  # places in `columns`
             able = able[slack.swappable(columns[able])]
             best = np.zeros(len(slack.chosen))
             np.maximum.at(best, group[able], saving[able])
@@ -260,18 +263,19 @@ class _Ascent:
             # What did not fit seldom does later, and is looked at once more at the end.
             columns = columns[able] if swaps else every
 
-    def _join(self, found: list[IntArray], priced: FloatArray) -> int:
-        """Take bundles that save priced cost and fit, the largest saving first; how many were taken."""
+    def _join(self, together: list[IntArray], priced: FloatArray) -> int:
+        """Take bundles that save priced cost and fit, the largest saving first; return how many."""
         slack = self.slack
-        saving = np.array([np.sum(priced[slack.chosen[slack.group[b]]] - priced[b]) for b in found])
+        saving = np.array([np.sum(priced[slack.chosen[slack.group[b]]] - priced[b]) for b in together])
         joined = np.zeros(len(slack.chosen), dtype=bool)
         taken = 0
         for i in np.argsort(-saving, kind="stable").tolist():
-            groups = slack.group[found[i]]
+            groups = slack.group[together[i]]
             if saving[i] <= 0 or self._timer.over():
                 break
+            # Bundles that share a group, or take two columns of one, cannot be taken.
             apart = not joined[groups].any() and len(np.unique(groups)) == len(groups)
-            if apart and slack.take_all(found[i]):
+            if apart and slack.take_all(together[i]):
                 joined[groups] = True
                 taken += 1
         return taken

@@ -102,7 +102,8 @@ def solve(
     target : float
         Points that cost more are of no use: once it is proven that there are no others, nothing else is done.
     steps : sequence of str
-        What is done one after the other; see the methods of these names.
+        Done one after the other: ``glance`` near the LP relaxation's optimum and in the first kernel,
+        ``grow`` to larger kernels, and ``finish`` by branching.
     """
     if (bottleneck := bottleneck_of(program)) is not None:
         return thresholds.solve(bottleneck, limits, start)
@@ -140,7 +141,7 @@ class Incumbent:
         self.prices = np.zeros(program.n_rows)
         # The bound that the prices prove, and the best bound so far, which may be higher.
         self.priced = self.bound = -np.inf
-        self.failure = ""
+        self.failure = ""  # what HiGHS said when it failed on all open columns
 
     def offer(self, x: Any) -> None:
         """Take a point if it is feasible and better."""
@@ -213,12 +214,12 @@ class _Search(Incumbent):
 
     def grow(self) -> None:
         """Improve the best point by kernels until few columns are open."""
-        few_fail = self.x is None
+        first_kernel_failed = self.x is None
         if not self.done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self.prices, self.timer))
             if not core.fits(self._program):  # with few rows kernels are enough, and sooner
                 self._search_neighbourhoods()
-        for size in KERNELS if few_fail else KERNELS[1:]:
+        for size in KERNELS if first_kernel_failed else KERNELS[1:]:
             if self.done() or self._open_columns() <= _MOST_COLUMNS:
                 break
             self._improve(self._cheapest(size), nodes=_KERNEL_NODES)
@@ -264,7 +265,7 @@ class _Search(Incumbent):
         return keep if self.x is None else keep | (self.x[: len(keep)] > 0.5)
 
     def _improve(self, keep: BoolArray, nodes: int | None = None, gap: float = 0.0) -> None:
-        """Let HiGHS look for a better point among some columns.
+        """Let HiGHS look for a better point among the columns of a mask, within a number of its nodes.
 
         If these include all open ones, its bound holds for the program, too.
         """
@@ -310,7 +311,7 @@ class _Branching:
         return min([self._leaf_bound, *(node.bound for node in self._nodes)])
 
     def _by_count(self, root: _Node) -> list[_Node]:
-        """Return two nodes, with fewer and with more running groups, if the relaxation has a fraction."""
+        """Return two nodes, with fewer and more groups that use any row; none where their number is whole."""
         program, lp = root.small.program, root.lp
         if lp.x is None or lp.prices is None:
             return []
@@ -355,7 +356,7 @@ class _Branching:
         # No better point uses these: reduced-cost fixing by the node's own prices.
         too_dear = small.program.above_least(lp.prices) > self._search.margin(lp.bound)
         children = []
-        for excluded in reversed(sides):
+        for excluded in reversed(sides):  # the first child has the cheaper columns
             keep = node.keep.copy()
             keep[small.columns[excluded]] = False
             keep[small.columns[: len(too_dear)][too_dear]] = False

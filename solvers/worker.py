@@ -197,6 +197,7 @@ class Worker:
         self._process.wait()
 
     def _cause_of_death(self) -> str:
+        """Signal that ended the process, or its exit code and last line of standard error, for a message."""
         # The pipe is closed: the process is dead or about to be.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1.0)
