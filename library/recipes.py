@@ -101,6 +101,7 @@ Recipe = Generated | Imported
 
 
 def _path(file: str) -> Path:
+    """Path of a file that there is in the folder of public traces."""
     folder = os.environ.get(DATA)
     if not folder:
         raise MissingDataError(f"set {DATA} to the folder of public traces, for {file}")

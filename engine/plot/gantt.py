@@ -129,7 +129,7 @@ class Segments:
 
     @classmethod
     def of(cls, source: Outcome | pd.DataFrame | str | Path) -> Segments:
-        """Read them."""
+        """Segments of a replay, or of a table as a frame or a file."""
         table = RECORDS["segments"](source) if isinstance(source, Outcome) else _read(source)
         require_range(len(table["job"]) > 0, "source", "a table with a segment at least", "none")
         job, node = ([str(name) for name in table[column]] for column in NAMES)
@@ -150,6 +150,7 @@ class Segments:
             for name, end in zip(node, (first + gpus).tolist(), strict=True):
                 known[name] = max(end, known.get(name, 0))
             nodes, begin_s = {name: known[name] for name in sorted(known, key=_natural)}, float(start_s.min())
+        # What a job starts at once, on whichever nodes, is coloured by all its GPUs.
         _, together = np.unique(np.stack([_codes(job), start_s]), axis=1, return_inverse=True)
         together = together.reshape(-1)
         values = {"gpus": np.bincount(together, gpus)[together].astype(float)}

@@ -173,7 +173,7 @@ def gap_profile(
 
 
 def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Seconds and gaps by name."""
+    """Seconds and gaps by name, of what `gap_over_time` takes."""
     require_range(len(found) > 0, "found", "of one solver or replay at least", "none")
     if not isinstance(found, Mapping):
         rounds = {outcome.policy: (outcome.rounds, outcome.begin_s) for outcome in found}
@@ -183,11 +183,9 @@ def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
     courses = {}
     for name, course in found.items():
         if len(course) and all(isinstance(line, str) for line in course):
-            message = [(float(seen[1]), float(seen[2])) for line in course if (seen := LOGGED.match(line))]
-            require_range(
-                bool(message), f"found: lines of '{name}'", "of a decision with a gap at least", "none"
-            )
-            course = [*zip(*message, strict=True)]
+            seen = [(float(one[1]), float(one[2])) for line in course if (one := LOGGED.match(line))]
+            require_range(bool(seen), f"found: lines of '{name}'", "of a decision with a gap at least", "none")
+            course = [*zip(*seen, strict=True)]
         require_range(
             len(course) == 2, f"found: '{name}'", "lines, or seconds and gaps", f"{len(course)} parts"
         )
@@ -237,7 +235,7 @@ def _note(time_limit_s: float | None, gap: float | None) -> str:
 
 
 def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
-    """Make an axis of gaps: logarithmic as far as there are any, then 0; returns its end."""
+    """Make the axis "x" or "y" one of gaps: logarithmic as far as there are any, then 0; return its end."""
     from matplotlib.ticker import NullLocator
 
     known = [value for value in values if math.isfinite(value) and value > LEAST_GAP]
@@ -259,7 +257,7 @@ def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
 def _draw_shares(
     axes: Axes, name: str, number: int, within: FloatArray, instances: int, begin: float, end: float
 ) -> None:
-    """Draw what share of the instances have at most each value."""
+    """Draw what share of the instances have at most each value of `within`, which ascend, from begin to end."""
     share = 100 * np.arange(len(within) + 1) / instances
     look = Look.of(number)._asdict()
     axes.step([begin, *within, end], [*share, share[-1]], where="post", label=name, **look)

@@ -72,7 +72,7 @@ def price_history(
     for name in names:
         require_known("names", name, values)
     axes = axes_for(ax)
-    when, message = _times(time_s, len(rounds))
+    when, across = _times(time_s, len(rounds))
     for number, name in enumerate(names):
         largest = float(values[name][np.abs(values[name]).argmax()])
         shown = f"{scarce(name).label}: 100 % = {unit_price(name, largest, goal)}"
@@ -86,12 +86,12 @@ def price_history(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy(axes)
     if len(names) > 1:
-        label(axes, message, "price, % of its largest")
+        label(axes, across, "price, % of its largest")
         legend(axes)
     else:
         only = scarce(names[0])
         per = f" per {only.unit}" if only.unit else ""
-        label(axes, message, f"price of {only.label}, {goal.unit or goal.noun}{per}")
+        label(axes, across, f"price of {only.label}, {goal.unit or goal.noun}{per}")
     return axes
 
 

@@ -109,7 +109,8 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
     unit, per = ("MW", 1e6) if most_w >= 3e6 else ("kW", 1e3) if most_w >= 3e3 else ("W", 1.0)
     for number, outcome in enumerate(outcomes):
         log = outcome.meter.power
-        course = log.highest(outcome.begin_s, outcome.end_s, len(log.time_s) + 1)
+        # As many steps as it can have, so that none are merged.
+        course = log.highest(outcome.begin_s, outcome.end_s, most=len(log.time_s) + 1)
         _draw_course(axes, outcome, course, unit_s, per, Look.of(number))
     _draw_budget(axes, outcomes, unit_s, per)
     if cap_w is not None:
@@ -147,9 +148,9 @@ def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
     axes, (label, unit_s), are_means = axes_for(ax), _time_axis(outcomes), False
     for number, outcome in enumerate(outcomes):
         gpus = int(outcome.trace.available.sum())
-        course = outcome.meter.busy.means(outcome.begin_s, outcome.end_s, MOST_STEPS)
-        are_means |= len(course[1]) == MOST_STEPS
-        _draw_course(axes, outcome, course, unit_s, gpus / 100, Look.of(number))
+        edges, busy = outcome.meter.busy.means(outcome.begin_s, outcome.end_s, MOST_STEPS)
+        are_means |= len(busy) == MOST_STEPS
+        _draw_course(axes, outcome, (edges, busy), unit_s, gpus / 100, Look.of(number))
     axes.set_ylim(0, 103)
     note = "means of short times" if are_means else ""
     return finished(axes, label, "GPUs in use, %", note, x=0.01)
@@ -183,7 +184,7 @@ def _draw_course(
     per: float,
     look: Look,
 ) -> None:
-    """Draw what stays the same from each time to the next."""
+    """Draw values, in units of `per`, that hold from each edge in s to the next, in units of `unit_s`."""
     edges, values = course
     since = (edges - outcome.begin_s) / unit_s
     axes.stairs(values / per, since, baseline=None, linewidth=1.3, label=outcome.policy, **look._asdict())
