@@ -65,6 +65,7 @@ def _tabulated(instance: Instance) -> dict[str, Any]:
 
 def _columns(known: Any, rows: IntArray, names: list[str]) -> dict[str, Any]:
     """Columns of an option table, of some rows of configurations; names are those of the pools."""
+
     def numbers(values: FloatArray) -> list[float]:
         return [short(value) for value in values[rows].tolist()]
 

@@ -97,12 +97,7 @@ class Worker:
         return self._caller == os.getpid() and self._process.poll() is None
 
     def solve(
-        self,
-        name: str,
-        program: Program,
-        limits: Limits,
-        start: Start | None = None,
-        grace_s: float = 0.5,
+        self, name: str, program: Program, limits: Limits, start: Start | None = None, grace_s: float = 0.5
     ) -> Solution:
         """Solve there; the process is killed when it overruns its time or this call is interrupted.
 

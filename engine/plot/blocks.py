@@ -134,11 +134,10 @@ class Blocks:
 
     def name(self, axes: Axes, colouring: Colouring) -> None:
         """Write the names that fit, short of their ends where that helps, once all else is drawn."""
-        wide, high = points_per_unit(axes, settled=True)
-        wide_pt, size_pt = (
-            (self.right - self.left) * wide,
-            np.minimum(0.8 * (self.bottom - self.top) * high, TEXT_PT),
-        )
+        pt_per_x, pt_per_y = points_per_unit(axes, settled=True)
+        wide_pt = (self.right - self.left) * pt_per_x
+        size_pt = np.minimum(0.8 * (self.bottom - self.top) * pt_per_y, TEXT_PT)
+        # Characters that fit.
         room = np.floor(wide_pt / (WIDTH_OF_CHARACTER * size_pt) - 0.5)
         length = np.array([len(job) for job in self.job])
         fits = np.flatnonzero(

@@ -184,7 +184,8 @@ def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
     for name, course in found.items():
         if len(course) and all(isinstance(line, str) for line in course):
             seen = [(float(one[1]), float(one[2])) for line in course if (one := LOGGED.match(line))]
-            require_range(bool(seen), f"found: lines of '{name}'", "of a decision with a gap at least", "none")
+            wanted = "of a decision with a gap at least"
+            require_range(bool(seen), f"found: lines of '{name}'", wanted, "none")
             course = [*zip(*seen, strict=True)]
         require_range(
             len(course) == 2, f"found: '{name}'", "lines, or seconds and gaps", f"{len(course)} parts"
@@ -257,7 +258,7 @@ def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
 def _draw_shares(
     axes: Axes, name: str, number: int, within: FloatArray, instances: int, begin: float, end: float
 ) -> None:
-    """Draw what share of the instances have at most each value of `within`, which ascend, from begin to end."""
+    """Draw what share of the instances have at most each value of `within`, ascending, from begin to end."""
     share = 100 * np.arange(len(within) + 1) / instances
     look = Look.of(number)._asdict()
     axes.step([begin, *within, end], [*share, share[-1]], where="post", label=name, **look)

@@ -177,12 +177,7 @@ def _require_some(outcomes: Sequence[Outcome]) -> None:
 
 
 def _draw_course(
-    axes: Axes,
-    outcome: Outcome,
-    course: tuple[FloatArray, FloatArray],
-    unit_s: float,
-    per: float,
-    look: Look,
+    axes: Axes, outcome: Outcome, course: tuple[FloatArray, FloatArray], unit_s: float, per: float, look: Look
 ) -> None:
     """Draw values, in units of `per`, that hold from each edge in s to the next, in units of `unit_s`."""
     edges, values = course

@@ -78,12 +78,12 @@ class DaskExecutor:
         """Future of a call; arguments may be futures."""
         import dask
 
-        # It is told of large arguments, which are known to be large.
+        # Dask warns of large arguments, which are known to be large.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             return self._client.submit(function, *arguments, pure=False)
 
     def tell_without_workers(self) -> None:
-        """Say what is waited for."""
+        """Warn that a worker is waited for, if there is none."""
         if not self._client.scheduler_info(n_workers=1)["workers"]:
             message = f"the Dask cluster at {self._address} has no worker yet; waiting for one"
             warnings.warn(message, NoticeWarning, stacklevel=3)
@@ -167,7 +167,7 @@ def _packed(value: Any) -> Any:
 
 
 def call_packed(value: Any, *packed: bytes) -> bytes:
-    """Do a task on a worker whose first argument is there already; its outcome as bytes."""
+    """Do a task, packed as for `do_packed`, on a worker that has its first argument; the outcome as bytes."""
     outcome: bytes = _packed(do_packed(*packed, kept=(value,)))
     return outcome
 

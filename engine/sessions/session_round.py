@@ -40,12 +40,9 @@ Limit = float | None | _Same
 
 
 def changed_fields(now: Instance, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a round, its budgets among them, of which some are told.
+    """Fields of a round, its budgets among them, with those that are stated in place of what it has now.
 
-    Raises
-    ------
-    InputError
-        With every fault.
+    An InputError with every fault.
     """
     budgets = {name: stated.get(name, value) for name, value in now.budgets}
     fields = {name: stated.get(name, getattr(now, name)) for name in FIELDS}
@@ -55,7 +52,7 @@ def changed_fields(now: Instance, stated: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def gathered(faults: list[str]) -> Iterator[None]:
-    """Gather what is wrong, to tell all of it."""
+    """Add what this block raises as faults to a list instead, so that all are told at once."""
     try:
         yield
     except InputError as error:
@@ -145,6 +142,7 @@ class Site:
         up: Sequence[str],
         unavailable: Mapping[str, Sequence[int]],
     ) -> Iterator[str]:
+        """Yield what is wrong with the arguments of `changed`."""
         for field, names in (("down", down), ("up", up), ("unavailable", unavailable)):
             for name in names:
                 if name not in self.unavailable:

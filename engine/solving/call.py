@@ -19,15 +19,7 @@ from wattsched.results.problems import Problem
 from wattsched.results.problems import problem as find_problem
 from wattsched.results.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import (
-    Limit,
-    Limits,
-    Reason,
-    Solution,
-    Termination,
-    relative_gap,
-    rounding,
-)
+from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap, rounding
 from wattsched.verification.claims import INTERNAL, beyond_proof
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
@@ -290,7 +282,7 @@ class Call:
         if candidate.report is not None:
             return candidate
         if candidate.decision is None and (candidate.model is None or solution is None or solution.x is None):
-            return replace(candidate, report=Report([]))
+            return replace(candidate, report=Report([]))  # without objective: nothing that could be checked
         decision = candidate.decision
         if decision is None and candidate.model is not None and solution is not None:
             try:

@@ -44,7 +44,7 @@ logging.getLogger("pyomo.core").addFilter(_is_news)
 
 
 def nothing() -> None:
-    """Be what there is otherwise, and what is done afterwards."""
+    """Do nothing, afterwards or to end a work."""
 
 
 def on_time(
@@ -147,7 +147,7 @@ class _Worker(Thread, Generic[T]):
             pass
 
     def give_up(self, afterwards: Callable[[], None]) -> None:
-        """Let another thread tell the work that its time is over, in a moment."""
+        """Let another thread tell the work, in a moment, that its time is over, and do `afterwards`."""
         _given_up[:] = [*(one for one in _given_up if one.is_alive()), self]
         _endings.put((time.monotonic() + _NOTICE_S, self, afterwards))
 

@@ -144,7 +144,15 @@ def answered(call: Call) -> Result:
     time_s = call.limits.time_s
     last_s = None if time_s is None else time_s + SLACK_S
     work, otherwise = partial(_decided, call), partial(call.result_now, limit="time")
-    return on_time(work, last_s, otherwise, call.stop, call.give_up, call.timer.stop, _STOPPING_S)
+    return on_time(
+        work,
+        last_s,
+        otherwise,
+        stop=call.stop,
+        afterwards=call.give_up,
+        on_stop=call.timer.stop,
+        stopping_s=_STOPPING_S,
+    )
 
 
 def _polls_its_deadline(call: Call) -> bool:

@@ -151,7 +151,8 @@ def _of_point(call: Call, model: Model[Any], point: Any) -> Candidate | None:
     if point is None or model.program.violation(point) > _ROUNDING:
         return None
     begun = call.of_solution(EARLIER, model, Solution(Termination("feasible"), point))
-    return _checked_if_slow(call, begun)[0]
+    [candidate] = _checked_if_slow(call, begun)
+    return candidate
 
 
 def _by_rule(call: Call) -> list[Candidate]:
@@ -253,7 +254,7 @@ def _points(model: Model[Any], found: list[Candidate]) -> Iterator[Any]:
 def _solved(call: Call, model: Model[Any], start: Start, late: bool) -> Solution:
     """Run the solver, unless a heuristic decides, or the formulation has found the optimum itself.
 
-    It leaves time for a safety net that comes late.
+    `late` leaves time for a safety net that comes after it.
     """
     with call.timer.phase("solve"):
         if call.by_heuristic:
@@ -279,7 +280,7 @@ def _solved(call: Call, model: Model[Any], start: Start, late: bool) -> Solution
 
 
 def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: float) -> Solution:
-    """Let the solver run until its share of the time that is left is over, whether it keeps limits or not.
+    """Run the solver until its `share` of the time that is left is over, whether it keeps limits or not.
 
     A small program is solved here, sooner than a process would have it, and so are all by rules and those by
     kind, which look at the time; a thread that is given up may go on for a while. A large program, or one of
