@@ -160,11 +160,11 @@ def content_of(instance: BaseModel) -> str:
 
 def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str:
     """Hash of everything that a run depends on, a user's formulation included."""
-    own = source_of(formulation)
+    users_file = source_of(formulation)
     parts = {
         "content": case.content,
         "formulation": formulation,
-        "code": "" if own is None else _code_of(own),
+        "code": "" if users_file is None else _code_of(users_file),
         "solver": solver,
         **asdict(settings),
         "objective": case.objective if settings.objective is None else settings.objective,

@@ -63,7 +63,10 @@ class Solved(NamedTuple):
 
 
 class Branching(ABC):
-    """Base of branching rules: it solves the cases of a program without a bottleneck, and splits them."""
+    """Base of branching rules: it solves the cases of a program without a bottleneck, and splits them.
+
+    `whole` is that program, and `_model` the same as `_solver` has it, scaled.
+    """
 
     def __init__(self, program: Program) -> None:
         self.whole, self._model = program, scaled(program)

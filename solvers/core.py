@@ -50,15 +50,15 @@ def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
 class _Sets:
     """The cheapest sets of changes to different groups.
 
-    `above` is what each costs more than the bound, `use` what it adds to the rows, shape (n_sets, n_rows).
+    `above` is what each costs more than the bound, `use` what it adds to the rows, shape (n_sets, n_rows),
+    and `_number` its number among all sets that there ever were, `_count` of them. Of each of all `_from` is
+    the set that it came from, and `_by` the change that it adds.
     """
 
     def __init__(self, n_rows: int, spare: float) -> None:
         self.above, self.use = np.zeros(1), np.zeros((1, n_rows))
         self._spare = spare
-        # Of every set that there ever was, by its number: the set it came from, and the change that it adds.
         self._from, self._by = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
-        # Numbers of the sets that are kept, and how many there ever were.
         self._number, self._count = np.zeros(1, dtype=np.int64), 1
 
     def extend(self, changes: IntArray, above: FloatArray, use: FloatArray) -> None:
@@ -89,19 +89,22 @@ class _Sets:
 
 @dataclass(frozen=True)
 class _Core:
-    """Changes to a point whose columns are the cheapest of their groups."""
+    """Changes to a point, whose columns are `chosen`, about the cheapest of their groups.
 
-    chosen: IntArray  # columns of the point
-    # What may be taken instead, the groups with the least above first.
+    A change takes one of `columns` in its `group` instead, costs so much `above` the chosen one, and adds its
+    `use` to the rows, shape (n_changes, n_rows); groups with the cheapest ones come first. A set of them may
+    add from `low` to `high` to the rows, and cost `spare` with what it leaves of rows that have `prices`.
+    """
+
+    chosen: IntArray
     columns: IntArray
     group: IntArray
     above: FloatArray
-    use: FloatArray  # shape (n_changes, n_rows)
-    # What changes may add to the rows, and leave of those that are priced.
+    use: FloatArray
     low: FloatArray
     high: FloatArray
     prices: FloatArray
-    spare: float  # what changes may cost, with what they leave of priced rows
+    spare: float
 
     def search(self) -> IntArray | None:
         """Columns of a point that costs at most `spare` more, shape (n_groups,); None where none is found."""

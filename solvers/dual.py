@@ -250,6 +250,7 @@ class _Master:
     """LP over mixtures of the cuts' choices: the prices that look best, at most `box` per whole budget.
 
     Rows are divided by their `_size`; the columns `_elastic` extend their limits, each at the cost `box`.
+    `_taken` is the last optimum.
     """
 
     def __init__(self, program: Program | KindProgram, oracle: _Oracle | _KindOracle) -> None:

@@ -80,7 +80,7 @@ class _Point(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """Rows that may have a price, written out, and the groups."""
+    """Cost of columns and their use of the rows that may have a price, shape (n_rows, n_columns)."""
 
     cost: FloatArray
     use: FloatArray

@@ -111,7 +111,7 @@ def _weights(slack: RowSlack, prices: FloatArray) -> FloatArray:
 
 
 class _Ascent:
-    """Choices under the rows of a program, made step by step.
+    """Choices under the rows of a program, made step by step in `slack`.
 
     Columns are `allowed` that may be taken alone, at no higher bottleneck than the choices at the start need;
     of the groups of columns that are `taken` from the start no others.

@@ -167,7 +167,8 @@ class _TooManyError(Exception):
 class _Search:
     """Labels from the columns of least reduced cost on, at prices that are at most 0.
 
-    `_base` are these columns, by group, and `_room` what they leave of the rows that may bind.
+    `_base` are these columns, by group, and `_room` what they leave of the rows that may bind. Of these rows
+    `_price` is the price without its sign, `_slip` the excess allowed; `_bound` is what the prices prove.
     """
 
     def __init__(self, rows: _Rows, prices: FloatArray, timer: Timer) -> None:
@@ -277,6 +278,7 @@ class _Search:
         It is that of the costliest row: what is left is filled or paid at its price, too much needs room.
         """
         room = self._room - labels.use
+        # Of a unit: what filling it costs at least, by changes of these groups or paid, and what freeing one.
         fill = np.maximum(room, 0.0) * np.minimum(self._price, left.rise[number])
         excess = np.where(room < -self._slip, -room, 0.0)
         make_room = np.multiply(excess, left.fall[number], out=np.zeros_like(room), where=excess > 0.0)

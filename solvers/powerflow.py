@@ -83,7 +83,9 @@ def _admit(program: Program, slack: RowSlack, alone: BoolArray) -> IntArray:
 class _Upgrades:
     """Upgrades of the jobs under the rows of a program.
 
-    Columns are looked at a few at a time, thousands of times: on lists, as arrays are slow for that.
+    Of rows `_activity` is what is used, `_reach` what may be, and `_counts_gpus` whether they count GPUs; of
+    columns `_possible` is whether they still can be upgrades. `chosen` is the column of each job. All are
+    lists: columns are looked at a few at a time, thousands of times, and arrays are slow for that.
     """
 
     def __init__(self, program: Program, slack: RowSlack, alone: BoolArray) -> None:

@@ -129,7 +129,8 @@ def solve(
 class Incumbent:
     """The best point and the best bound of a program, by kind or not, while they approach each other.
 
-    Points that cost more than the target are of no use.
+    The point `x` costs `objective`; `prices` prove the bound `priced`, and `bound` is the best so far, which
+    may be higher. Points that cost more than the target are of no use.
     """
 
     def __init__(
@@ -139,7 +140,6 @@ class Incumbent:
         self.x: Any = None
         self.objective = np.inf
         self.prices = np.zeros(program.n_rows)
-        # The bound that the prices prove, and the best bound so far, which may be higher.
         self.priced = self.bound = -np.inf
         self.failure = ""  # what HiGHS said when it failed on all open columns
 
@@ -284,14 +284,16 @@ class _Search(Incumbent):
 
 
 class _Branching:
-    """Best-first branch and bound over some columns, for points that are better than the best one."""
+    """Best-first branch and bound over the columns of `_part`, for points that are better than the best one.
+
+    `_nodes` is a heap of those to split, `_leaf_bound` the least bound of those that are not split further.
+    """
 
     def __init__(self, search: _Search, part: Kernel) -> None:
         self._search = search
         self._part = part
         self._numbers = count()
         self._nodes: list[_Node] = []
-        # Least bound of the nodes that are not split any further.
         self._leaf_bound = np.inf
 
     def branch(self, bound: float, prices: FloatArray) -> float:

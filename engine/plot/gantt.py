@@ -113,6 +113,8 @@ class Segments:
         GPUs of each node, in the order of the rows.
     begin_s : float
         Where time begins.
+    first : int array, shape (n_segments,)
+        Number of the first GPU of each.
     values : dict of str to float array
         What they can be coloured by.
     """

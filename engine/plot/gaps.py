@@ -221,7 +221,7 @@ def _measured(
 
 
 def _instances(measures: Measures, holds: Callable[[float], bool], expected: str) -> int:
-    """Number of instances, all of whose measures are what they must be."""
+    """Number of instances; refuses a measure that does not hold, which means it is not as `expected`."""
     instances = {name for by_instance in measures.values() for name in by_instance}
     require_range(bool(instances), "found", "of one instance at least", "none")
     for solver, by_instance in measures.items():

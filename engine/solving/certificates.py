@@ -77,6 +77,7 @@ class Priced:
         if not math.isfinite(proven):
             return None
         named = model.named_prices(best)
+        # Rounding may be much of such a bound: then the independent proof says what is proven.
         cancelled = abs(proven) < _CANCELLED * model.program.largest_cost()
         if cancelled or max(map(abs, named.values()), default=0.0) > _LARGE_PRICE:
             return cls.proven(call, model, named)

@@ -118,6 +118,7 @@ class _Worker(Thread, Generic[T]):
     failure : list of BaseException
         What it raised instead.
     done : threading.Event
+        Set when the work has ended.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -126,7 +127,7 @@ class _Worker(Thread, Generic[T]):
         self.failure: list[BaseException] = []
         self.done = Event()
         self._work, self._context = work, copy_context()
-        self._ending, self._over = Lock(), False
+        self._ending, self._over = Lock(), False  # held while it is told; whether that came too late
 
     def run(self) -> None:
         """Do the work."""
@@ -152,7 +153,7 @@ class _Worker(Thread, Generic[T]):
         _endings.put((time.monotonic() + _NOTICE_S, self, afterwards))
 
     def tell_later(self) -> None:
-        """Tell the work as soon as it imports nothing."""
+        """Raise `GivenUp` in the work as soon as it imports nothing."""
         end, reached = time.monotonic() + _IMPORT_S, False
         while not reached:
             self.done.wait(_GLANCE_S)
@@ -160,7 +161,10 @@ class _Worker(Thread, Generic[T]):
                 reached = self.tell(at_once=time.monotonic() > end)
 
     def tell(self, *, at_once: bool = False) -> bool:
-        """Tell the work, unless it is importing: the half of a module would stay for everybody else."""
+        """Raise `GivenUp` in the work, unless it is importing: half a module would stay for everybody else.
+
+        Returns whether it has been told, or has ended.
+        """
         with self._ending:
             if self.ident is None or self._over:
                 return True
@@ -199,9 +203,9 @@ def _end_works() -> None:
             begin(Thread(target=worker.tell_later, daemon=True))
 
 
-def _imports(ident: int) -> bool:
+def _imports(thread_id: int) -> bool:
     """True if a thread is in the middle of an import."""
-    frame = sys._current_frames().get(ident)
+    frame = sys._current_frames().get(thread_id)
     while frame is not None:
         if frame.f_code.co_filename.startswith(_IMPORTING):
             return True
