@@ -238,7 +238,7 @@ def surrogate_prices(
         most = np.inf if len(columns) > reached.n_choices else 1.0 + reached.n_groups
         lacking, _, _ = elastic(reached, np.ones(reached.n_rows, dtype=bool), most)
         prices = np.zeros(len(best))
-        prices[bottleneck.rows] = relax(lacking, timer.remaining_s())[0]
+        prices[bottleneck.rows], _ = relax(lacking, timer.remaining_s())
         found = bottleneck.place(bottleneck.surrogate_bound(prices))
         if found > low:
             best, low = prices, found

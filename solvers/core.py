@@ -111,7 +111,8 @@ class _Core:
         first, second = self._sets()
         for left, right in self._pairs(first, second):
             if (pair := self._best(first, second, left, right)) is not None:
-                changes, columns = [*first.members(pair[0]), *second.members(pair[1])], self.chosen.copy()
+                of_first, of_second = pair
+                changes, columns = [*first.members(of_first), *second.members(of_second)], self.chosen.copy()
                 columns[self.group[changes]] = self.columns[changes]
                 return columns
         return None

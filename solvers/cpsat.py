@@ -55,7 +55,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
             status = solver.solve(model.model, _Announcer(program, model) if has_listener() else None)
         return _answer(solver, status, model)
 
-    relaxed = Solution(Termination("no_solution"), bound=certified(program, None)[1])
+    _, bound = certified(program, None)
+    relaxed = Solution(Termination("no_solution"), bound=bound)
     return solve_as_written(program, limits, search, timer, relaxed=relaxed)
 
 

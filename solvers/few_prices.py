@@ -61,8 +61,9 @@ def few_prices(program: Program, use: FloatArray, binding: BoolArray, timer: Tim
     use, limit = use[rows], program.row_upper[rows]
     # In units of about the rows' size, and of what all groups together may save: powers of two, which round
     # nothing.
-    size = np.exp2(np.frexp(np.maximum(np.abs(use).max(axis=1, initial=0.0), np.abs(limit)))[1])
-    worth = float(np.exp2(np.frexp(cost_range(program))[1]))
+    _, size_exponent = np.frexp(np.maximum(np.abs(use).max(axis=1, initial=0.0), np.abs(limit)))
+    _, worth_exponent = np.frexp(cost_range(program))
+    size, worth = np.exp2(size_exponent), float(np.exp2(worth_exponent))
     search = _Search(program.cost / worth, use / size[:, None], limit / size, program.group_start)
     found = search.prices(timer)
     if found is None:

@@ -229,11 +229,12 @@ def _finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
     """
     lower, upper = program.lower.copy(), program.upper.copy()
     for j in np.flatnonzero(~(np.isfinite(lower) & np.isfinite(upper))):
-        implied = _implied(program, int(j), lower, upper)
-        if not np.isfinite(upper[j]) and program.cost[j] >= 0 and implied is not None:
-            upper[j] = max(implied[1], lower[j] if np.isfinite(lower[j]) else implied[0])
-        if not np.isfinite(lower[j]) and program.cost[j] <= 0 and implied is not None:
-            lower[j] = min(implied[0], upper[j] if np.isfinite(upper[j]) else implied[1])
+        if (implied := _implied(program, int(j), lower, upper)) is not None:
+            least, most = implied
+            if not np.isfinite(upper[j]) and program.cost[j] >= 0:
+                upper[j] = max(most, lower[j] if np.isfinite(lower[j]) else least)
+            if not np.isfinite(lower[j]) and program.cost[j] <= 0:
+                lower[j] = min(least, upper[j] if np.isfinite(upper[j]) else most)
         if program.integer[j]:
             lower[j], upper[j] = np.floor(lower[j]), np.ceil(upper[j])
         if not (np.isfinite(lower[j]) and np.isfinite(upper[j])):

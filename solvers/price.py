@@ -115,7 +115,8 @@ def solve(
     start = start or Start()
     search = _Search(program, limits, timer, target)
     search.offer(start.x)
-    tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
+    least, most = _DUAL_TOLERANCE
+    tolerance = min(max(_DUAL_SHARE * limits.gap, least), most)
     prices, bound = dual_prices(program, timer.remaining_s(), tolerance, start.prices, search.bound_asked())
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")

@@ -113,8 +113,9 @@ def prove(
             proven = min(proven, node.bound)
             continue
         above = grown[node.number]
-        above.split, above.inside, above.outside = split[0], len(grown), len(grown) + 1
-        for case in split[1:]:
+        above.split, *cases = split
+        above.inside, above.outside = len(grown), len(grown) + 1
+        for case in cases:
             inherited = branching.inherited(node.prices)
             bound = branching.program(case).lagrangian_bound(inherited)
             heapq.heappush(left, child := _Open(bound, len(grown), case, inherited))

@@ -86,7 +86,8 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     OSError
         When a file cannot be read.
     """
-    return imported(form, *files, **options)[0]
+    instance, _ = imported(form, *files, **options)
+    return instance
 
 
 def imported(form: str, *files: File, **options: Any) -> tuple[Instance | PlacementInstance, list[Entry]]:
@@ -195,7 +196,8 @@ CLUSTERS = (
 
 def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> Cluster:
     """Read a cluster alone, as `read_site` does."""
-    return read_site(file, gpu_type, gpus_per_node)[0]
+    cluster, _ = read_site(file, gpu_type, gpus_per_node)
+    return cluster
 
 
 def read_site(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> tuple[Cluster, float | None]:

@@ -243,7 +243,8 @@ def _name_nodes(axes: Axes, corner: Mapping[str, tuple[float, float]]) -> None:
     pt_per_x, pt_per_y = points_per_unit(axes, settled=True)
     every = math.ceil(LEAST_PT / (0.9 * pt_per_y))
     size_pt = min(TEXT_PT, 0.9 * pt_per_y * every)
-    for left, top, name in [(*place, name) for name, place in corner.items() if place[1] % every == 0]:
-        most = MOST_CHARACTERS
-        shown = name if len(name) <= most else "\u2026" + name[1 - most :]
-        axes.text(left - 2.0 / pt_per_x, top + 0.5, literal(shown), fontsize=size_pt, ha="right", va="center")
+    for name, (left, top) in corner.items():
+        if top % every == 0:
+            shown = name if len(name) <= MOST_CHARACTERS else "\u2026" + name[1 - MOST_CHARACTERS :]
+            x, y = left - 2.0 / pt_per_x, top + 0.5
+            axes.text(x, y, literal(shown), fontsize=size_pt, ha="right", va="center")

@@ -69,7 +69,7 @@ def frontier(
         results = {"": found} if isinstance(found, ParetoResult) else dict(found)
         criteria = sorted({result.tradeoff for result in results.values()})
         require_range(len(criteria) == 1, "found", "of one criterion", ", ".join(criteria) or "none")
-        criterion = criteria[0]
+        [criterion] = criteria
         for name, result in results.items():
             message = f"'{name}' without any" if name else "none"
             require_range(bool(result.points), "found", "with points", message)

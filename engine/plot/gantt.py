@@ -179,7 +179,7 @@ class Segments:
             self.end_s[last],
             self.gpus[kept],
             self.first[kept],
-            {"share": share[kept], "of": of[kept]},
+            {"share": share[kept], "of": of[kept]},  # of the height, for `on_gpus`
         )
         return few, Colouring(colouring.title, colouring.names, colouring.code[kept])
 

@@ -79,7 +79,8 @@ def price_history(
         shares = 100 * values[name] / abs(largest) if len(names) > 1 and largest else values[name]
         marker = "o" if len(rounds) <= 30 else None
         axes.plot(when, shares, label=shown, marker=marker, markersize=3, **Look.of(number)._asdict())
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    lowest, _ = axes.get_ylim()
+    axes.set_ylim(bottom=min(0.0, lowest))
     if time_s is None:
         from matplotlib.ticker import MaxNLocator
 

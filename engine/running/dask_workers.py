@@ -182,15 +182,15 @@ def do_packed(*packed: bytes, kept: tuple[Any, ...] = ()) -> Any:
     """
     from distributed import get_worker
 
-    worker, needed = get_worker(), pickle.loads(packed[0])
-    for name, wanted in needed.items():
+    (needed, *call), worker = packed, get_worker()
+    for name, wanted in pickle.loads(needed).items():
         if (found := versions().get(name)) != wanted:
             message = f"the Dask worker at {worker.address} has {name} {found}, and the client {wanted}"
             raise ClusterError(f"{message}; install the same versions on both")
     if worker.state.nthreads > 1:
         message = f"the Dask worker at {worker.address} has {worker.state.nthreads} threads, whose runs would"
         raise ClusterError(f"{message} hold each other up; start workers of one thread (--nthreads 1)")
-    function, *arguments = map(pickle.loads, packed[1:])
+    function, *arguments = map(pickle.loads, call)
     with warnings.catch_warnings():
         # The client has said what is to be said of its inputs.
         warnings.simplefilter("ignore")

@@ -117,7 +117,8 @@ def assignments_of(
 ) -> AssignmentColumns:
     """Return what the jobs of these names hold, one entry for each or assignments, as assignments."""
     if isinstance(held, AssignmentColumns):
-        return divided(held, set(names))[0]
+        mine, _ = divided(held, set(names))
+        return mine
     listed = None if isinstance(held, str | Mapping) or not isinstance(held, Sequence) else list(held)
     if listed is None:
         raise InputError([f"held: must be a mapping or None for each job, got {held!r:.80}"])
@@ -153,7 +154,7 @@ def rows_of_columns(
     listed = {name: _column(name, column) for name, column in columns.items()}
     given = {name: length(column) for name, column in listed.items() if not isinstance(column, str)}
     # As many as most of them have: one that is too long is named, not all others.
-    n_rows = Counter(given.values()).most_common(1)[0][0] if given else 0
+    [(n_rows, _)] = Counter(given.values()).most_common(1) or [(0, 0)]
     if faults := [f"{name}: has {n} rows, others {n_rows}" for name, n in given.items() if n != n_rows]:
         raise InputError(faults)
     if start is None and len(names) != 1:
@@ -207,7 +208,7 @@ def _sound_rows(start: IntArray, columns: Mapping[str, Any]) -> OptionRows | Non
     )
     table = np.repeat(np.arange(len(start) - 1), np.diff(start))
     stated = [arrays[name] for name in ("gpus", *SETTINGS) if name in arrays]
-    if not sound or len(alike([table, pool.codes, *stated])[0]) < len(table):
+    if not sound or len(alike([table, pool.codes, *stated])[0]) < len(table):  # a table has a row twice
         return None
     absent = np.full(len(table), np.nan)
     numbers = {name: arrays[name].astype(float) if name in arrays else absent for name in NUMBERS}

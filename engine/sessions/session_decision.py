@@ -125,9 +125,9 @@ class SessionDecision:
     def gpus_on_nodes(self) -> dict[str, int]:
         """Number of GPUs in use on each node that has any; jobs of a set use the same ones."""
         node = self.assignments.coded("node")
-        places = np.unique(np.stack([node.codes, self.assignments.gpu]), axis=1)[0]
-        names, counts = np.unique(places, return_counts=True)
-        return {node.values[n]: many for n, many in zip(names.tolist(), counts.tolist(), strict=True)}
+        node_of_gpu, _ = np.unique(np.stack([node.codes, self.assignments.gpu]), axis=1)
+        nodes, counts = np.unique(node_of_gpu, return_counts=True)
+        return {node.values[n]: many for n, many in zip(nodes.tolist(), counts.tolist(), strict=True)}
 
 
 def decision_of(instance: Instance, result: Result) -> SessionDecision:

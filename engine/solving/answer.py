@@ -87,7 +87,8 @@ class Answer:
             least = min([math.inf, *(c.cost for c in self.candidates)])
             with call.timer.phase("prove"):
                 left_s = call.timer.remaining_s()
-                priced.append(dual_prices(program, left_s, start=start, enough=least)[0])
+                prices, _ = dual_prices(program, left_s, start=start, enough=least)
+                priced.append(prices)
         return priced
 
     @cached_property

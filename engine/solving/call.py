@@ -166,12 +166,13 @@ class Call:
 
     def __post_init__(self) -> None:
         self.timer = Timer(self.limits.time_s)
-        self.formulation, self.solver = self.names[0] or "", self.names[1]
+        formulation, self.solver, _ = self.names
+        self.formulation = formulation or ""
 
     def begin(self, instance: Any, problem: Problem[Any, Any, Any], prices: Mapping[str, float]) -> None:
         """Begin with a sound instance, and the prices of an earlier answer."""
         self.instance, self.problem, self.prices = instance, problem, prices
-        self.formulation = self.names[0] or problem.default
+        self.formulation = self.formulation or problem.default
         self.begun = True
 
     def give_up(self) -> None:
@@ -337,7 +338,7 @@ class Call:
         if isinstance(known, str | os.PathLike):
             detail = ended.detail.replace("no decision was checked", "the instance was not read")
             ended = ended.model_copy(update={"detail": detail})
-        problem, objective = getattr(known, "problem", "sizing"), self.names[2]
+        problem, (_, _, objective) = getattr(known, "problem", "sizing"), self.names
         objective = str(objective or getattr(known, "objective", ""))
         return Result(
             instance=getattr(known, "name", None) or Path(str(known)).name,
