@@ -143,7 +143,7 @@ def submit(result: Result, file: str | Path = OWN, source: str = "") -> Submitte
 
 
 def _entry_for(result: Result, source: str) -> Entry:
-    """The entry that a result is of, or why it is of none."""
+    """The entry that a result is of; a RefusedResultError, with the source, says why it is of none."""
     entry = entry_of(result.digest, result.objective_name)
     if entry is not None:
         return entry

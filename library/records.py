@@ -217,7 +217,7 @@ def bettered(result: Result, record: Record) -> tuple[bool, bool]:
 
 
 def betters(result: Result, record: Record) -> Iterator[str]:
-    """Yield the claims of a record that a checked result improves, in words."""
+    """Yield in words what a checked result has better than a record: the decision, the bound."""
     decision, bound = bettered(result, record)
     if decision:
         yield f"the decision is worth {result.objective:.10g}, was {record.objective:.10g}"

@@ -183,7 +183,7 @@ class ByChoices(Branching):
         self._solver.changeColsBounds(n, columns, held.lower[:n], np.where(case, held.upper[:n], 0.0))
 
     def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
-        """Split a group between its cheaper columns and the others: the best of some groups."""
+        """Split a group between its cheaper columns and others, of some groups the best, to prove `value`."""
         splits = []
         if solved.x is None:
             return None
@@ -282,6 +282,7 @@ class ByCounts(Branching):
         return least, most
 
     def _restrict(self, case: Case) -> None:
+        """Have the solver hold a case, with rows for counts that it has not met yet."""
         if new := [count for count in case if count not in self._place]:
             self._meet(new)
         least, most = self._limits(case)
@@ -307,7 +308,7 @@ class ByCounts(Branching):
         return np.concatenate([super()._prices(duals), of_counts])
 
     def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
-        """Split the fractional count whose two sides have the best bounds, of the most fractional ones."""
+        """Split the fractional count whose sides have the best bounds; `node` is the case's in the tree."""
         splits = []
         for count, most in () if solved.x is None else self._fractional(solved.x):
             now = case.get(count, Limit())

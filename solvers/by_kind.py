@@ -175,8 +175,8 @@ class _Search(Incumbent):
     def _round(self) -> None:
         """Decide the groups that the LP relaxation splits, and more and more of those that are nearly split.
 
-        Under many rows its optimum splits few groups, but rounding takes those that could as well choose
-        otherwise: of all groups where the rest stays as it is, some at a time.
+        Under many rows its optimum splits few groups. To round these, others must choose anew that could as
+        well choose otherwise: some at a time, while the rest stays as it is.
         """
         relaxed = self._sift()
         if relaxed is None:

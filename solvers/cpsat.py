@@ -46,6 +46,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     hint = None if start is None else start.x
 
     def search(current: Program) -> Answer:
+        """Run CP-SAT on the program, or on one with tighter rows."""
         try:
             model = _build(current, hint)
         except UnboundedError as reason:

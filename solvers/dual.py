@@ -86,9 +86,10 @@ def dual_of_kinds(
     start: Start | None = None,
     enough: float = np.inf,
 ) -> Dual:
-    """The same as `dual_prices` of a program by kind, with what the LP relaxation mixes.
+    """Prices as of `dual_prices` for a program by kind, and the points that its LP relaxation mixes.
 
-    It begins at the prices of `start`, or goes on from what another solver knows.
+    It begins at the prices of `start`, or goes on from its `dual`. It stops after `time_s`, within the relative
+    `tolerance` of the best bound, or at a bound of `enough`.
     """
     start = start or Start()
     if program.n_rows == 0:

@@ -89,7 +89,7 @@ class _Search:
     group_start: IntArray
 
     def prices(self, timer: Timer) -> FloatArray | None:
-        """Prices, at least 0, that prove most."""
+        """Prices, at least 0, that prove most; None where they are not found, or not soon enough."""
         nothing = np.zeros(len(self.limit))
         basis = _Basis(self.limit, self._cheapest(nothing))
         if not basis.lacks and not basis.prices()[0].any():

@@ -128,7 +128,7 @@ class _Ascent:
         self._timer = timer
 
     def steps(self, prices: FloatArray, values: FloatArray) -> Iterator[RowSlack]:
-        """The choices after each step; nothing when none fit."""
+        """Yield the choices after each step; nothing when none fit. `values` are as for `_ascents`."""
         weights = _weights(self.slack, prices)
         raised = self.start(weights, values)
         if raised is None:
@@ -140,7 +140,7 @@ class _Ascent:
         yield self.slack
 
     def start(self, weights: FloatArray, values: FloatArray) -> FloatArray | None:
-        """Choose columns that fit, at the least bottleneck value for which that works.
+        """Choose columns that fit, at the least bottleneck, by the columns' `values`, for which that works.
 
         Returns weights, some of them raised, under which the columns of least use fit, or nearly so.
         """
@@ -176,7 +176,7 @@ class _Ascent:
         slack.swap_in_order(slack.group[targets[order]], targets[order], sources[order])
 
     def finish(self, weights: FloatArray, together: list[IntArray]) -> None:
-        """Fill what the upgrades leave, with bundles of columns or without, whichever costs less."""
+        """Fill what the upgrades leave, with bundles of columns `together` or not, whichever costs less."""
         slack, climbed = self.slack, self.slack.chosen
         # First what is worth the price of its use, then whatever saves anything.
         costs = (self._cost + slack.uses @ weights, self._cost)
@@ -187,7 +187,7 @@ class _Ascent:
         slack.choose(min(found, key=lambda columns: float(self._cost[columns].sum())))
 
     def _fit(self, weights: FloatArray) -> FloatArray | None:
-        """Choose least-use columns, raising the weights of rows that are over their limit."""
+        """Choose least-use columns, raising the weights of rows over their limit; these weights, or None."""
         slack = self.slack
         best, best_excess, best_weights = slack.chosen, np.inf, weights
         for _ in range(_WEIGHT_ROUNDS):
@@ -282,7 +282,7 @@ class _Ascent:
 
 
 def bundles(program: Program) -> list[IntArray]:
-    """Choice columns that rows link with one another, where taking all of them satisfies these rows."""
+    """Sets of choice columns that rows link with one another, where taking all of a set satisfies these."""
     columns = np.flatnonzero(linked_choices(program))
     if len(columns) == 0:
         return []

@@ -221,6 +221,7 @@ class _Search:
         column = np.flatnonzero(cheap)
         first = np.full(len(self._base), np.inf)
         np.minimum.at(first, self._group[column], self._above[column])
+        # Groups in the order of their cheapest change, each with its own together.
         column = column[np.lexsort((self._group[column], first[self._group[column]]))]
         group, above = self._group[column], self._above[column]
         use = self._use[column] - self._use[self._base[group]]

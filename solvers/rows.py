@@ -134,7 +134,7 @@ def cost_range(program: Program) -> float:
 
 
 def with_row(program: Program, columns: BoolArray, least: float, most: float) -> Program:
-    """The program with one more row: how many of some choice columns are taken, shape (n_choices,)."""
+    """The program with one more row: of these choice columns, a mask, `least` to `most` are taken."""
     taken = np.zeros((1, program.n_columns))
     taken[0, : program.n_choices] = columns
     return replace(

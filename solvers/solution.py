@@ -182,7 +182,7 @@ def announce(
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Receive the announcements of solvers that run in this block; None where nobody should.
+    """Pass the announcements of solvers that run in this block to a listener; None drops them.
 
     Those about a part of a program, for example, mean nothing to whom asked about the whole.
     """

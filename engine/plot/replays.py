@@ -186,7 +186,7 @@ def _draw_course(
 
 
 def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], unit_s: float, per: float) -> None:
-    """Draw the constant power of each period that would spend its budget."""
+    """Draw the constant power, in units of `per` W, of each period that would spend its budget."""
     if outcomes[0].ledger is None:
         return
     begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)

@@ -82,7 +82,7 @@ def _without_nan(field: str, column: Any) -> Any:
 
 
 def jobs_of_columns(columns: Mapping[str, Any]) -> JobColumns:
-    """Validate columns of jobs."""
+    """Jobs from columns of their fields, validated; an InputError with every fault."""
     if isinstance(listed := columns.get("options"), list):
         columns = {**columns, "options": [_by_column(j, options) for j, options in enumerate(listed)]}
     try:

@@ -196,6 +196,7 @@ class _Running(NamedTuple):
 
 
 def _change(before: _Running | None, after: _Running | None) -> Change | None:
+    """What a job is to do otherwise than it does; None, as what it has, for a job that waits."""
     if before == after:
         return None
     if before is None:
@@ -208,7 +209,7 @@ def _change(before: _Running | None, after: _Running | None) -> Change | None:
 
 
 def _running(assignments: AssignmentColumns) -> dict[str, _Running]:
-    """What each job that runs has."""
+    """GPUs and settings of each job that runs, by name."""
     node, gpu = assignments.coded("node").tolist(), assignments.gpu.tolist()
     counts, start = assignments.counts("gpus").tolist(), assignments.start.tolist()
     limits = assignments.numbers("power_limit_w")

@@ -227,7 +227,7 @@ class Call:
         return self.limits if left_s is None else replace(self.limits, time_s=max(0.01, share * left_s))
 
     def model(self, formulation: str) -> Model[Any]:
-        """Model of a formulation."""
+        """Model of a formulation, which is built when it is first asked for."""
         if formulation not in self.models:
             with self.timer.phase("build" if formulation == self.formulation else "reference"):
                 model = self._built(formulation, self.data)
@@ -310,7 +310,7 @@ class Call:
         self.timer.set_aside(max(estimate_s, _LEAST_SHARE * (self.limits.time_s or 0.0)))
 
     def result_now(self, why: str = "", limit: Limit | None = None) -> Result:
-        """Result when the call cannot go on: the best checked decision, or that there is none."""
+        """Result when the call cannot go on, for a limit or why else: the best checked decision, or none."""
         if self.answer is not None:
             return self.answer
         if not self.begun:
@@ -385,7 +385,7 @@ class Call:
         return cost if 0.0 < cost - bound <= max(allowed, default=0.0) else bound
 
     def worker(self) -> Worker:
-        """Process for solvers."""
+        """Process for solvers, which the call borrows when it first needs one."""
         from wattsched.solvers.worker import borrowed
 
         if self.timer.stopped.is_set():
@@ -407,7 +407,7 @@ class Call:
         return [Candidate(source, cost, model, solution)]
 
     def result(self, termination: Termination, **values: Any) -> Result:
-        """Result with everything that is known from the start, and with what its certificate proves."""
+        """Result with these values, all that is known from the start, and what its certificate proves."""
         sense = self.problem.objectives[self.instance.objective]
         objective, certificate = values.get("objective"), values.get("certificate")
         proven = None if certificate is None else certificate.bound
@@ -438,7 +438,7 @@ class Call:
         stopped = self.stop is not None and self.stop.is_set()
         if stopped and (limit == "time" or ended.reason == "no_solution"):
             limit, detail = "stopped", detail.replace(UNCHECKED["time"], UNCHECKED["stopped"])
-            # That its time is over at once HiGHS calls its limit.
+            # A stopped call's timer is over, which HiGHS takes for its time limit.
             detail = detail.replace("time limit reached", "stopped")
         return TerminationReport(reason=ended.reason, limit=limit, detail=detail)
 

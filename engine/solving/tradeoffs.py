@@ -261,6 +261,7 @@ def _with_results(document: dict[str, Any], source: str) -> dict[str, Any]:
     """The document with its results validated, where it has some."""
 
     def read(result: Any, where: str) -> Any:
+        """Result of its part of the document, whose faults say where it is."""
         if not isinstance(result, dict):
             return result
         try:
