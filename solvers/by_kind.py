@@ -114,7 +114,11 @@ def _sifted(program: KindProgram) -> bool:
 
 
 class _Search(Incumbent):
-    """Writes columns down, first few, then more, and looks for points among them."""
+    """Writes columns down, first few, then more, and looks for points among them.
+
+    Its `prices` prove the bound `priced`; `x` is the best point, and `bound` the best bound, so far. The
+    columns of `_points` are in every part.
+    """
 
     def __init__(self, program: KindProgram, limits: Limits, timer: Timer) -> None:
         super().__init__(program, limits, timer)

@@ -88,8 +88,8 @@ def dual_of_kinds(
 ) -> Dual:
     """Prices as of `dual_prices` for a program by kind, and the points that its LP relaxation mixes.
 
-    It begins at the prices of `start`, or goes on from its `dual`. It stops after `time_s`, within the relative
-    `tolerance` of the best bound, or at a bound of `enough`.
+    It begins at the prices of `start`, or goes on from its `dual`, and stops after `time_s`, within the
+    relative `tolerance` of the best bound, or at a bound of `enough`.
     """
     start = start or Start()
     if program.n_rows == 0:

@@ -84,13 +84,7 @@ def read_instance(path: str | Path) -> Any:
 
 
 def instance_of(document: Any, source: str = "") -> Any:
-    """Validate a parsed document as an instance of the problem that it names.
-
-    Raises
-    ------
-    InputError
-        As `read_instance`.
-    """
+    """Validate a parsed document as an instance of the problem it names; errors as of `read_instance`."""
     _require_object(document, source)
     if "format" not in document and document.keys() >= {"model", "gpu_type", "throughput"}:
         message = "is a profile of a model, not an instance; an instance has it in 'profiles'"
@@ -118,13 +112,7 @@ def read_result(path: str | Path) -> Result:
 
 
 def result_of(document: Any, source: str = "") -> Result:
-    """Validate a parsed document as a result, its decision included.
-
-    Raises
-    ------
-    InputError
-        As `read_result`.
-    """
+    """Validate a parsed document as a result, its decision included; errors as of `read_result`."""
     from wattsched.results.result import Result
 
     if not is_result(document):
@@ -156,13 +144,7 @@ def is_decision(document: Any) -> bool:
 
 
 def answer_of(document: Any, problem: str, source: str = "") -> Result | BaseModel:
-    """Validate a parsed document as a result, or as a bare decision of a problem.
-
-    Raises
-    ------
-    InputError
-        With one line per fault.
-    """
+    """Validate a parsed document as a result, or a bare decision of a problem; errors as of `result_of`."""
     if is_decision(document):
         decision: BaseModel = validated(problem_of(problem).decision, document, source)
         return decision
