@@ -195,8 +195,8 @@ class Incumbent:
 class _Search(Incumbent):
     """Steps that look for points among columns of little reduced cost, and raise the bound.
 
-    Its `prices` prove the bound `priced`, and by them choice columns cost `_above` their group's least; `x` is
-    the best point, and `bound` the best bound, so far.
+    Its `prices` prove the bound `priced`, and by them choice columns cost `_above` their group's least; `x`
+    is the best point, and `bound` the best bound, so far.
     """
 
     def __init__(self, program: Program, limits: Limits, timer: Timer, target: float) -> None:
