@@ -264,7 +264,7 @@ class _Master:
         self._offset, self.box = oracle.offset, oracle.spread
         self._lp = RestrictedMaster("cutting planes", unit=self.box / max(1, program.n_groups))
         self._lp.add_rows(program.row_lower / self._size, program.row_upper / self._size)
-        self._lp.add_rows(np.ones(clusters + 1), 1.0)
+        self._lp.add_rows(np.ones(clusters + 1), 1.0)  # each cluster takes one cut, or a mixture
         rows = np.concatenate([np.flatnonzero(lower), np.flatnonzero(upper)])
         sign = np.concatenate([np.ones(lower.sum()), -np.ones(upper.sum())])
         shape = (self._lp.n_rows, len(rows))

@@ -144,7 +144,7 @@ class _Basis:
             prices = -(self._counted() @ self._inverse)[:-1]
             # Below 0: the mixture is cheaper with that row's slack.
             row = int(prices.argmin())
-            if prices[row] >= -_NOTHING or not self._exchange(self._inverse[:, row].copy(), 0.0):
+            if prices[row] >= -_NOTHING or not self._exchange(self._inverse[:, row].copy(), cost=0.0):
                 break
         return np.maximum(prices, 0.0), float(self._counted() @ self.share)
 

@@ -207,7 +207,7 @@ class _Ascent:
         return best_weights if self._repair() else None
 
     def _repair(self) -> bool:
-        """Swap columns that use less of the worst row until all limits are kept."""
+        """Swap columns that use less of the worst row until all limits are kept; return whether they are."""
         slack, cost = self.slack, self._cost
         for _ in range(_REPAIR_SWAPS):
             excess = slack.excess()

@@ -239,8 +239,8 @@ class _Search:
         """
         left, found = self._open(spare), None
         n_rows = self._use.shape[1]
-        nothing = np.zeros(1, dtype=np.int64)
-        stages = [_Labels(np.zeros((1, n_rows)), np.zeros(1), nothing, nothing - 1)]
+        parent, column = np.zeros(1, dtype=np.int64), np.full(1, -1)
+        stages = [_Labels(np.zeros((1, n_rows)), np.zeros(1), parent, column)]
         for number, first in enumerate(left.first.tolist()):
             if first >= spare:
                 break

@@ -261,7 +261,7 @@ def certified(program: Program | KindProgram, prices: FloatArray | None) -> tupl
     """Prices with the right signs, and the bound that they prove: -inf where zero prices do not either."""
     y = np.zeros(program.n_rows) if prices is None else signed(program, prices)
     bound = -np.inf
-    for shrinkage in _SHRINKAGES:
+    for shrinkage in _SHRINKAGES:  # rounding can make the bound infinite, which slightly lower prices mend
         shrunk = y * (1.0 - shrinkage)
         bound = program.lagrangian_bound(shrunk)
         if bound > -np.inf:

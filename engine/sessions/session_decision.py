@@ -196,7 +196,7 @@ class _Running(NamedTuple):
 
 
 def _change(before: _Running | None, after: _Running | None) -> Change | None:
-    """What a job is to do otherwise than it does; None, as what it has, for a job that waits."""
+    """Change of a job from what it has to what it is to have, each None where it waits; None for none."""
     if before == after:
         return None
     if before is None:

@@ -192,7 +192,7 @@ def _have_reaper() -> None:
 
 
 def _end_works() -> None:
-    """Tell works that were given up so, once their callers have returned, and do what is then to be done."""
+    """Raise `GivenUp` in works whose callers have returned by now, and do what is to be done afterwards."""
     while True:
         moment, worker, afterwards = _endings.get()
         worker.done.wait(max(0.0, moment - time.monotonic()))
@@ -214,7 +214,7 @@ def _imports(thread_id: int) -> bool:
 
 
 def _wait(done: Event, end: float | None, stop: Event | None) -> None:
-    """Wait until the work is done, the clock has reached the end, or somebody says stop."""
+    """Wait until the work is done, the monotonic clock has reached the end, or `stop` is set."""
     most_s = TIMEOUT_MAX if stop is None else _GLANCE_S
     while stop is None or not stop.is_set():
         left_s = most_s if end is None else min(most_s, end - time.monotonic())

@@ -178,9 +178,10 @@ def _among_optima(
         if step is None:
             break
         share, duals = step
+    # Tolerances of the solver may leave no point where floors are close to what is possible.
     if (step := _optimum(program_of(instance, floor=floor))) is not None:
         share, _ = step
-    return share  # as before, where tolerances leave no point within floors close to what is possible
+    return share
 
 
 def _solved(program: Program) -> tuple[FloatArray, FloatArray]:

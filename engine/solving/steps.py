@@ -333,7 +333,7 @@ def _in_place(call: Call, model: Model[Any], solution: Solution) -> list[Candida
     if as_claimed or call.timer.over() or (calm := call.model_in_place()) is None:
         return [own]
     with call.timer.phase("solve"):
-        without_moves = _by_solver(call, calm.program, Start(), 1.0)
+        without_moves = _by_solver(call, calm.program, Start(), share=1.0)
     stays = call.decided(Candidate(IN_PLACE, np.inf, calm, without_moves))
     # Its bound does not hold for decisions with moves, so it is dropped.
     return [own, *([replace(stays, model=None, solution=None)] if stays.valid else [])]
