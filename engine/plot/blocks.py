@@ -178,7 +178,7 @@ def name_rows(axes: Axes, middles: FloatArray, names: Sequence[str]) -> None:
     """Name rows at their middles, in a fifth of the axes' width, and not all where letters are too high."""
     pt_per_x, pt_per_y = points_per_unit(axes)
     apart_pt = float(np.median(np.diff(middles))) * pt_per_y if len(middles) > 1 else math.inf
-    every = max(1, math.ceil(9.0 / apart_pt))
+    every = max(1, math.ceil(9.0 / apart_pt))  # a name takes nine points
     size_pt = TEXT_PT + 1 if every == 1 else TEXT_PT
     left, right = axes.get_xlim()
     most = max(4, int(0.2 * pt_per_x * (right - left) / (WIDTH_OF_CHARACTER * size_pt)))

@@ -208,7 +208,7 @@ def _shown(gap: float) -> float:
 def _measured(
     found: Any, measure: Callable[[list[Run]], Measures], time_limit_s: float | None, gap: float | None
 ) -> tuple[Measures, str]:
-    """Measures that are given, or those of runs that were not skipped; and a note on their limits."""
+    """Measures that are given, or by `measure` those of runs that were not skipped; a note on their limits."""
     for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
         require_range(value is None or value >= 0, name, "at least 0", value)
     if isinstance(found, Mapping):
@@ -245,7 +245,7 @@ def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
     end = max(2.0 * most, 10.0 ** (first + 1))
     scale = axes.set_xscale if which == "x" else axes.set_yscale
     axis = axes.xaxis if which == "x" else axes.yaxis
-    # So many that they do not touch each other.
+    # Powers of ten from one tick to the next, so that they do not touch each other.
     every = math.ceil((last - first + 1) / 5)
     scale("symlog", linthresh=10.0**first, linscale=0.6 * every)
     axis.set_ticks([0.0, *(10.0**k for k in range(last, first - 1, -every) if 10.0**k <= end)])

@@ -140,7 +140,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         return [*self.formulations, *own]
 
     def objective(self, name: str) -> str:
-        """Name of an objective as it is called today; one that is called otherwise now is told so.
+        """Name of an objective as it is called today; a warning tells of one that was called otherwise.
 
         Raises
         ------
