@@ -208,7 +208,7 @@ def _shown(gap: float) -> float:
 def _measured(
     found: Any, measure: Callable[[list[Run]], Measures], time_limit_s: float | None, gap: float | None
 ) -> tuple[Measures, str]:
-    """Measures that are given, or by `measure` those of runs that were not skipped; a note on their limits."""
+    """Measures that are given, or by `measure` those of runs that were not skipped; note on their limits."""
     for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
         require_range(value is None or value >= 0, name, "at least 0", value)
     if isinstance(found, Mapping):
