@@ -50,7 +50,7 @@ def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
 class _Sets:
     """The cheapest sets of changes to different groups.
 
-    `above` is what each costs more than the bound, `use` what it adds to the rows, shape (n_sets, n_rows),
+    `above` is what each costs more than the point, `use` what it adds to the rows, shape (n_sets, n_rows),
     and `_number` its number among all sets that there ever were, `_count` of them. Of each of all `_from` is
     the set that it came from, and `_by` the change that it adds.
     """
