@@ -161,7 +161,10 @@ def _tasks(
     executor: Executor,
     begin: Callable[[int], None],
 ) -> Iterator[tuple[Any, ...]]:
-    """Arguments of `execute` for the runs that are missing; one instance is in memory at a time."""
+    """Arguments of `execute` for missing runs, by number; one instance is in memory at a time.
+
+    `begin` is called with the number of a run before its arguments are given.
+    """
     current, instance = None, None
     for number in missing:
         case, formulation, solver = plan[number]
@@ -172,7 +175,7 @@ def _tasks(
 
 
 def _several(name: str, given: Any, kind: Any) -> list[Any]:
-    """Items of an argument, each once where they are names; one alone may stand for a list of it."""
+    """Items of the argument `name`, of a `kind`, names each once; one alone may stand for a list of it."""
     one = isinstance(given, kind | Mapping) or not isinstance(given, Iterable)
     items = [given] if one else list(given)
     require_range(bool(items), name, "one at least", "none")
@@ -195,7 +198,10 @@ def _pairs(
 
 
 def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, str]]:
-    """Read all instances once, so that a bad one is known before hours are spent on the others."""
+    """Read all instances once, so that a bad one is known before hours are spent on the others.
+
+    Returns the cases, and by file that repeats an instance the label of its case.
+    """
     first: dict[str, Case] = {}
     copies: list[tuple[str, str]] = []
     for number, one in enumerate(given, start=1):
@@ -227,13 +233,7 @@ def _stored(store: Path, asked: dict[str, Any]) -> Run | None:
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
-    """Write all runs as CSV and JSON.
-
-    Returns
-    -------
-    list of str
-        Names of the files written.
-    """
+    """Write all runs as CSV and JSON into a folder; return the names of the files."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "runs.json", document(comparison))

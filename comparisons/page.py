@@ -37,6 +37,7 @@ def page_of(comparison: Comparison) -> Page:
 
 
 def _row(run: Run) -> Row:
+    """Row of the table of runs, a cell for each of `COLUMNS`."""
     ended = "wrong" if run.faults else run.solver_status.replace("_", " ")
     return Row(
         [
@@ -60,6 +61,7 @@ def _number(value: float | None, form: str) -> Cell:
 
 
 def _means(comparison: Comparison) -> Table:
+    """Table of instances solved and mean seconds, by formulation and solver."""
     rows = [
         Row(
             [

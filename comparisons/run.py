@@ -143,11 +143,7 @@ class Run:
     def from_json(cls, text: bytes) -> Run:
         """Run from the JSON of what `as_dict` gave.
 
-        Raises
-        ------
-        ValueError
-            If it is anything else: of other fields or types, numbers that are not finite, or text with
-            control characters.
+        A ValueError if it has other fields or types, numbers that are not finite, or control characters.
         """
         return _adapter().validate_json(text)
 
@@ -164,11 +160,11 @@ def content_of(instance: BaseModel) -> str:
 
 def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str:
     """Hash of everything that a run depends on, a user's formulation included."""
-    own = source_of(formulation)
+    users_file = source_of(formulation)
     parts = {
         "content": case.content,
         "formulation": formulation,
-        "code": "" if own is None else _code_of(own),
+        "code": "" if users_file is None else _code_of(users_file),
         "solver": solver,
         **asdict(settings),
         "objective": case.objective if settings.objective is None else settings.objective,
@@ -240,6 +236,7 @@ def _without_answer(asked: dict[str, Any], status: Status, detail: str) -> Run:
 
 
 def _outcome(result: Result, asked: dict[str, Any]) -> Run:
+    """Run of what was asked, with what `solve` has answered."""
     own, ended = result.solver_answer, result.termination
     if own is not None and own.reason == "error" and not result.faults:
         # A solver may be unable to take a program; one that has no optimum is wrong.

@@ -53,10 +53,7 @@ def shifted_geometric_mean(values: Iterable[float], shift: float = SHIFT_S) -> f
 
     .. math:: \Bigl(\prod_{i=1}^n (v_i + s)\Bigr)^{1/n} - s
 
-    Returns
-    -------
-    float
-        nan without values.
+    It is nan without values.
     """
     array = np.asarray(list(values), dtype=float)
     if not len(array):
@@ -73,6 +70,7 @@ def summaries(runs: Sequence[Run]) -> list[Summary]:
 
 
 def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
+    """Summary of all runs of one formulation and solver."""
     tried = [run for run in runs if run.status != "skipped"]
     return Summary(
         formulation=formulation,
@@ -87,6 +85,7 @@ def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
 
 
 def _charged(run: Run, seconds: float | None) -> float:
+    """Seconds that count in means: a run that did not solve its instance used up its time."""
     spent = seconds or 0.0
     return spent if run.solved else max(spent, run.time_limit_s or 0.0)
 
@@ -173,17 +172,18 @@ def _misprices(run: Run) -> bool:
     """
     limited = run.limit is not None or run.solver_limit is not None
     done = run.status == "feasible" and not (limited or run.detail or run.faults)
-    own = not any(run.formulation in problem(name).formulations for name in PROBLEMS)
+    is_users = not any(run.formulation in problem(name).formulations for name in PROBLEMS)
     # Solvers measure the gap against one value, `solve` against another.
     return (
         done
-        and own
+        and is_users
         and (run.solver_gap or 0.0) > 2 * run.gap_asked + ROUNDING
         and find_solver(run.solver).exact
     )
 
 
 def _within(runs: Sequence[Run]) -> list[str]:
+    """Sentences on faults of, and contradictions between, runs of one instance and objective."""
     found = [f"{run.instance}: {run.pair}: {fault}" for run in runs for fault in run.faults]
     found += [
         f"{run.instance}: {run.pair} {_OTHER_COSTS.format(run.solver_gap)}" for run in runs if _misprices(run)

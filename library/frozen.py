@@ -48,7 +48,8 @@ def _tabulated(instance: Instance) -> dict[str, Any]:
     pools = pools_of(instance.cluster)
     known, tables = configurations_of(instance, jobs, pools), dict(instance.tables)
     # Kinds are numbered in the order of their first jobs.
-    number = np.argsort(np.argsort(np.unique(known.of_job, return_index=True)[1])).tolist()
+    _, first_job = np.unique(known.of_job, return_index=True)
+    number = np.argsort(np.argsort(first_job)).tolist()
     names, listed = [pool.name for pool in pools], []
     for j, job in enumerate(jobs):
         if not modelled[j]:
@@ -64,6 +65,8 @@ def _tabulated(instance: Instance) -> dict[str, Any]:
 
 
 def _columns(known: Any, rows: IntArray, names: list[str]) -> dict[str, Any]:
+    """Columns of an option table, of some rows of configurations; names are those of the pools."""
+
     def numbers(values: FloatArray) -> list[float]:
         return [short(value) for value in values[rows].tolist()]
 

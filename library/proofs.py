@@ -71,14 +71,14 @@ def _proven(entry: Entry, instance: Any, record: Record) -> Verified:
     if record.sense != result.sense:
         faults.append(f"sense: the record says '{record.sense}', the result '{result.sense}'")
     size = max(abs(record.objective), abs(record.bound or 0.0))
-    for what, said, found, of in (
+    for what, said, found, scale in (
         ("objective", record.objective, verdict.objective, size),
         ("bound", record.bound, None if verdict.proof is None else verdict.proof.bound, size),
         ("gap", record.gap, verdict.proven_gap, 1.0),
     ):
         if (said is None) != (found is None):
             faults.append(f"{what}: the record says {said}, the result {found}")
-        elif said is not None and found is not None and abs(said - found) > ROUNDING * of:
+        elif said is not None and found is not None and abs(said - found) > ROUNDING * scale:
             faults.append(f"{what}: the record says {said:.10g}, the result proves {found:.10g}")
     if verdict.claimed:
         faults.append("the result claims more than it proves")
@@ -143,7 +143,7 @@ def submit(result: Result, file: str | Path = OWN, source: str = "") -> Submitte
 
 
 def _entry_for(result: Result, source: str) -> Entry:
-    """The entry that a result is of, or why it is of none."""
+    """The entry that a result is of; a RefusedResultError, with the source, says why it is of none."""
     entry = entry_of(result.digest, result.objective_name)
     if entry is not None:
         return entry

@@ -43,7 +43,7 @@ class Generated(Strict):
     fields: dict[str, float] = Field(default_factory=dict)
 
     def made(self, name: str) -> Any:
-        """Make the instance."""
+        """Make the instance, under a name."""
         made: Any = generate(self.generate, **dict[str, Any](self.options))
         if self.budgets or self.fields:
             kept = {**dict(made.budgets), **self.budgets}
@@ -82,13 +82,7 @@ class Imported(Strict):
     licence: str
 
     def made(self, name: str) -> Any:
-        """Make the instance.
-
-        Raises
-        ------
-        MissingDataError
-            Where the trace is not there.
-        """
+        """Make the instance, under a name; a MissingDataError where the trace is not there."""
         paths, options = [_path(file) for file in self.files], dict[str, Any](self.options)
         if self.cluster is not None:
             options["cluster"] = read_cluster(_path(self.cluster))
@@ -101,6 +95,7 @@ Recipe = Generated | Imported
 
 
 def _path(file: str) -> Path:
+    """Path of a file that there is in the folder of public traces."""
     folder = os.environ.get(DATA)
     if not folder:
         raise MissingDataError(f"set {DATA} to the folder of public traces, for {file}")

@@ -55,7 +55,7 @@ class Finder(Strict):
 
     @classmethod
     def of(cls, result: Result) -> Finder:
-        """The one of a result."""
+        """Finder of what a result has."""
         return cls(
             formulation=result.formulation,
             solver=result.solver,
@@ -121,11 +121,8 @@ def shipped() -> Mapping[str, Record]:
 def own_records(file: str | Path) -> dict[str, Record]:
     """Records of a user's file by name, none where there is no file.
 
-    Raises
-    ------
-    InputError
-        For a file that is none of records, is of another version of the library, or has some of what is not
-        in it, or twice.
+    An InputError for a file that is none of records, is of another version of the library, or has records of
+    what is not in it, or some twice.
     """
     if not Path(file).exists():
         return {}
@@ -164,13 +161,7 @@ def best_known(file: str | Path | None = None) -> dict[str, Record]:
 
 
 def result_of_record(record: Record) -> Result:
-    """The result that proves a record.
-
-    Raises
-    ------
-    InputError
-        If it is damaged.
-    """
+    """The result that proves a record; an InputError if it is damaged."""
     if record.result is not None:
         return result_of(record.result, f"the result of {record.name}")
     with files("wattsched.library").joinpath(RESULTS).open("rb") as shipped_results:
@@ -181,10 +172,7 @@ def result_of_record(record: Record) -> Result:
 def record_of(entry: Entry, result: Result, found: Finder, before: Record | None = None) -> Record:
     """Record of a result that has been checked.
 
-    Parameters
-    ----------
-    found : Finder
-        Who found what is better than before; what is as good keeps its finder.
+    `found` is the finder of what is better than in the record `before`; what is as good keeps its own.
     """
     assert result.objective is not None
     decision_by, bound_by = found, None if result.certificate is None else found
@@ -229,7 +217,7 @@ def bettered(result: Result, record: Record) -> tuple[bool, bool]:
 
 
 def betters(result: Result, record: Record) -> Iterator[str]:
-    """Yield the claims of a record that a checked result improves, in words."""
+    """Yield in words what a checked result has better than a record: the decision, the bound."""
     decision, bound = bettered(result, record)
     if decision:
         yield f"the decision is worth {result.objective:.10g}, was {record.objective:.10g}"
@@ -242,7 +230,7 @@ def betters(result: Result, record: Record) -> Iterator[str]:
 def disproof(result: Result, record: Record) -> str:
     """Return the reason why a record cannot be true where a result is, in words; empty where both can be.
 
-    Decisions may beat bounds by what budgets are checked with, so a contradiction is one of more than 1e-4.
+    Decisions may beat bounds by the tolerance of budgets, so only more than 1e-4 is a contradiction.
     """
     sign = 1.0 if result.sense == "min" else -1.0
     proven = None if result.certificate is None else result.certificate.bound
@@ -254,6 +242,7 @@ def disproof(result: Result, record: Record) -> str:
 
 
 def _beats(sign: float, objective: float | None, bound: float | None) -> bool:
+    """True if an objective is better than a bound allows; the sign is 1 for least, -1 for most."""
     if objective is None or bound is None:
         return False
     return sign * (bound - objective) > PROVEN_GAP * max(1.0, abs(objective), abs(bound))

@@ -31,30 +31,31 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
 
 
 def portfolio(program: Program, threads: int) -> list[str]:
-    """Solvers worth running side by side, the most promising first."""
+    """Names of the solvers worth running side by side, at most `threads`, the most promising first."""
     if program.intervals is not None:
         return ["cpsat"]
     if bottleneck_of(program) is not None:
         return ["price"]
-    placed = bool(program.integer[program.n_choices :].any())
-    rivals = ["highs", "price"] if placed or program.n_rows > _MOST_ROWS else ["price", "highs"]
+    ungrouped_integers = bool(program.integer[program.n_choices :].any())
+    highs_first = ungrouped_integers or program.n_rows > _MOST_ROWS
+    rivals = ["highs", "price"] if highs_first else ["price", "highs"]
     if program.n_columns <= _LARGEST_FOR_CPSAT:
         rivals.append("cpsat")
     return rivals[:threads] if program.n_columns > _SMALL else rivals[:1]
 
 
 def _race(names: list[str], program: Program, limits: Limits, start: Start | None) -> Solution:
-    """Run solvers in processes of their own until one closes the gap."""
-    alone, grace_s = limits.with_grace()
-    each = replace(alone, threads=max(1, limits.threads // len(names)))
+    """Run the solvers in processes of their own until one closes the gap; merge what all have found."""
+    shortened, grace_s = limits.with_grace()
+    each = replace(shortened, threads=max(1, limits.threads // len(names)))
     ended: list[Future[Solution]] = []
     with ThreadPoolExecutor(len(names)) as pool, ExitStack() as stack:  # the processes end before the threads
         workers = [stack.enter_context(borrowed()) for _ in names]
-        with starting:
+        with starting:  # a call that is given up meanwhile must not end a thread of these instead
             runs = [
-                # Whoever listens here hears them all.
-                pool.submit(copy_context().run, w.solve, n, program, each, start, grace_s)
-                for w, n in zip(workers, names, strict=True)
+                # The copied context has the caller's listener, which hears them all.
+                pool.submit(copy_context().run, worker.solve, name, program, each, start, grace_s)
+                for worker, name in zip(workers, names, strict=True)
             ]
         for run in as_completed(runs):
             ended.append(run)
@@ -62,19 +63,19 @@ def _race(names: list[str], program: Program, limits: Limits, start: Start | Non
                 break
     # The others were killed, and what they had found may be the better decision.
     killed = [run.result() for run in runs if run not in ended]
-    known = [run.result() for run in ended]
-    known += [replace(one, termination=replace(one.termination, detail="")) for one in killed]
-    return _merged(program, limits, known)
+    answers = [run.result() for run in ended]
+    answers += [replace(one, termination=replace(one.termination, detail="")) for one in killed]
+    return _merged(program, limits, answers)
 
 
-def _merged(program: Program, limits: Limits, known: list[Solution]) -> Solution:
-    """The best point under the best bound, with the prices that prove most."""
-    decided = next((s for s in known if s.termination.reason == "infeasible"), None)
-    if decided is not None and all(s.x is None for s in known):
-        return decided
-    sound = [s for s in known if s.termination.reason != "error"]
+def _merged(program: Program, limits: Limits, answers: list[Solution]) -> Solution:
+    """Merge several solvers' answers: the best point, the best bound and the prices that prove most."""
+    infeasible = next((s for s in answers if s.termination.reason == "infeasible"), None)
+    if infeasible is not None and all(s.x is None for s in answers):
+        return infeasible
+    sound = [s for s in answers if s.termination.reason != "error"]
     if not sound:
-        return unsupported("; ".join(s.termination.detail for s in known))
+        return unsupported("; ".join(s.termination.detail for s in answers))
     limit = next((s.termination.limit for s in sound if s.termination.limit), None)
     best = combined(program, sound)
     detail = best.termination.detail

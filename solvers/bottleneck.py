@@ -36,7 +36,7 @@ _INCREASE = 0.01
 def bottleneck_values(program: Program) -> FloatArray | None:
     """Least value of the bottleneck column that each choice column allows; -inf without a bottleneck.
 
-    None when a row puts several groups, or another free column, under the bottleneck together.
+    Shape (n_choices,). None when a row has several groups, or another free column, beside the bottleneck.
     """
     values = np.full(program.n_choices, -np.inf)
     if program.bottleneck is None:
@@ -60,6 +60,7 @@ def bottleneck_values(program: Program) -> FloatArray | None:
     alone = of_row < 0
     values[:] = np.max((end / slope[rows])[alone], initial=-np.inf)
     start, size = program.group_start[of_row], np.where(alone, 0, np.diff(program.group_start)[of_row])
+    # Coefficients by row, written out for all columns of the row's group; those of a row begin at `first`.
     first = np.cumsum(size) - size
     a = np.zeros(int(size.sum()))
     a[first[row] + column - start[row]] = coefficient
@@ -108,13 +109,13 @@ class Bottleneck:
         return np.unique(self.values[(self.values >= least) & (self.values < np.inf)])
 
     def cost(self, place: int) -> float:
-        """Cost of the level of that place; infinite behind the last."""
+        """Cost of the program at the level of that index; infinite behind the last."""
         if place == len(self.levels):
             return np.inf
         return self.program.offset + float(self.program.cost[self.column] * self.levels[place])
 
     def place(self, cost: float) -> int:
-        """Place of the first level that costs no less, up to rounding."""
+        """Index of the first level that costs at least this, up to rounding."""
         if cost == np.inf:
             return len(self.levels)
         offset, rate = self.program.offset, self.program.cost[self.column]
@@ -129,8 +130,8 @@ class Bottleneck:
     def scaled(self, prices: FloatArray) -> FloatArray:
         """Prices of the same bound, in units of the cost; the bottleneck's own rows have none.
 
-        They are what one more unit of a row improves the bound by, on average over the next hundredth of what
-        the rows hold by these prices.
+        A price is by how much one more unit of its row improves the bound, on average over the next
+        hundredth of what the rows hold in all, at these prices.
         """
         y = np.where(self.rows, prices, 0.0)
         missing, place = self._missing(y), _first(self.levels, self._missing(y))
@@ -148,7 +149,10 @@ class Bottleneck:
         return np.asarray(np.where(np.isfinite(ends), ends, 0.0).max(axis=0))
 
     def _missing(self, prices: FloatArray) -> Callable[[float], float]:
-        """Return the rows' shortfall at prices by threshold; not positive where that may be rounding."""
+        """Return the priced shortfall of the rows as a function of a threshold on the bottleneck column.
+
+        Where it is positive, and not rounding alone, no point is within the threshold.
+        """
         program, n = self.program, self.program.n_choices
         y = np.where(self.rows, prices, 0.0)
         ends = np.where(y > 0, program.row_lower, np.where(y < 0, program.row_upper, 0.0))
@@ -170,7 +174,10 @@ class Bottleneck:
         return missing
 
     def at(self, place: int) -> tuple[Program, IntArray]:
-        """Choices of the columns that reach a level, under the other rows, at no cost, and these columns."""
+        """Program, at no cost, of the columns whose values are within the level of an index; these columns.
+
+        It has the rows that do not limit the bottleneck column.
+        """
         program, n = self.program, self.program.n_choices
         keep = self.values <= self.levels[place]
         free = np.delete(np.arange(n, program.n_columns), self.column - n)
@@ -195,7 +202,7 @@ class Bottleneck:
         return csc_array(self.program.matrix.tocsr()[self.rows])
 
     def point(self, columns: IntArray, x: FloatArray) -> FloatArray:
-        """Point of the program from one of `at`."""
+        """Point of the whole program from a point `x` of a program of `at` and its columns."""
         full = np.zeros(self.program.n_columns)
         full[columns] = x
         n = self.program.n_choices
@@ -204,31 +211,34 @@ class Bottleneck:
 
 
 def _first(levels: FloatArray, missing: Callable[[float], float], most: float = 0.0) -> int:
-    """Place of the first level at which no more than that is missing."""
+    """Index of the first level at which at most `most` is missing; `missing` is as from `_missing`."""
     return bisect_left(range(len(levels)), True, key=lambda i: missing(float(levels[i])) <= most)
 
 
 Relax = Callable[[Program, float | None], tuple[FloatArray, float]]
-"""Program and seconds to row prices, and the Lagrangian bound that they prove."""
+"""From a program and a time limit in s to row prices and the Lagrangian bound that they prove."""
 
 
 def surrogate_prices(
     bottleneck: Bottleneck, relax: Relax, time_s: float | None, start: FloatArray | None, enough: float
 ) -> tuple[FloatArray, float]:
-    """Prices of the best surrogate bound, by bisection, and that bound; parameters as of `dual_prices`."""
+    """Prices of the best surrogate bound, by bisection over the levels, and that bound, a cost.
+
+    It begins at the prices `start`, and stops at a bound of `enough`; `relax` finds prices for a level.
+    """
     timer = Timer(time_s)
     best = np.zeros(bottleneck.program.n_rows) if start is None else start
     low, high = bottleneck.place(bottleneck.surrogate_bound(best)), len(bottleneck.levels)
-    # What is known to be good enough most often is all that can be proven.
+    # A bound that is good enough is most often the best there is: it is tried first.
     enough_at = min(bottleneck.place(enough), high)
     probe = enough_at - 1
     while low < min(high, enough_at) and not timer.over():
         reached, columns = bottleneck.at(probe)
-        # Choices cannot lack more; of other columns nobody knows.
+        # So many sizes of a row are the most that choices lack of it; with other columns that is unknown.
         most = np.inf if len(columns) > reached.n_choices else 1.0 + reached.n_groups
         lacking, _, _ = elastic(reached, np.ones(reached.n_rows, dtype=bool), most)
         prices = np.zeros(len(best))
-        prices[bottleneck.rows] = relax(lacking, timer.remaining_s())[0]
+        prices[bottleneck.rows], _ = relax(lacking, timer.remaining_s())
         found = bottleneck.place(bottleneck.surrogate_bound(prices))
         if found > low:
             best, low = prices, found

@@ -35,7 +35,7 @@ _LEAST_GAIN = 1e-4
 
 @dataclass(frozen=True)
 class AtMost:
-    """A split: a count is at most this inside, and more outside."""
+    """A split: the count with the number `count` is at most `most` inside, and more outside."""
 
     count: int
     most: int
@@ -63,7 +63,10 @@ class Solved(NamedTuple):
 
 
 class Branching(ABC):
-    """Base of branching rules: it solves the cases of a program without a bottleneck, and splits them."""
+    """Base of branching rules: it solves the cases of a program without a bottleneck, and splits them.
+
+    `whole` is that program, and `_model` the same as `_solver` has it, scaled.
+    """
 
     def __init__(self, program: Program) -> None:
         self.whole, self._model = program, scaled(program)
@@ -93,13 +96,13 @@ class Branching(ABC):
     def _best(
         self, splits: Iterable[tuple[Split, Case, Case]], bound: float, value: float
     ) -> tuple[Split, Case, Case] | None:
-        """Split whose two sides have the best bounds.
+        """Split whose two sides raise `bound`, the case's own, most on the way to `value`, the one to prove.
 
         Gains are multiplied (Achterberg 2007, "Constraint Integer Programming").
         """
         best, most = None, -np.inf
         for split in splits:
-            # No side is worth more than to be proven.
+            # Beyond the value a bound is of no more use.
             gains = [min(value, self._optimum(side)) - bound for side in split[1:]]
             score = float(np.prod(np.maximum(gains, _LEAST_GAIN * (value - bound))))
             if score > most:
@@ -122,7 +125,7 @@ class Branching(ABC):
         return self._model.prices(duals[: self._model.program.n_rows], self.whole.n_rows)
 
     def solve(self, case: Case, value: float, timer: Timer) -> Solved | None:
-        """Optimum of a case's LP relaxation, or a ray that proves the value; None if there was no time."""
+        """Optimum of a case's LP relaxation, or prices on a ray that prove `value`; None without time."""
         solver = self._solver
         self._restrict(case)
         program = self.program(case)
@@ -151,7 +154,7 @@ class Branching(ABC):
 
 
 def _along(program: Program, ray: FloatArray, value: float) -> Solved | None:
-    """Prices so far along a ray that they prove the value."""
+    """Prices so far along a ray of the dual, or against it, that they prove the value; None where none do."""
     ray = ray / max(float(np.abs(ray).max(initial=0.0)), 1e-300)
     for sign in (1.0, -1.0):
         for step in range(_RAY_STEPS):
@@ -180,7 +183,7 @@ class ByChoices(Branching):
         self._solver.changeColsBounds(n, columns, held.lower[:n], np.where(case, held.upper[:n], 0.0))
 
     def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
-        """Split a group between its cheaper columns and the others: the best of some groups."""
+        """Split a group between its cheaper columns and others, of some groups the best, to prove `value`."""
         splits = []
         if solved.x is None:
             return None
@@ -197,7 +200,7 @@ class ByChoices(Branching):
 def halves(
     program: Program, keep: BoolArray, x: FloatArray, prices: FloatArray, rank: int = 0
 ) -> tuple[IntArray, IntArray] | None:
-    """Split a fractional group at the priced use of its mixture.
+    """Split a fractional group: columns whose priced use of the rows is at most its mixture's, and others.
 
     Parameters
     ----------
@@ -247,7 +250,10 @@ class Limit:
 
 
 class ByCounts(Branching):
-    """Cases limit counts; each has a row below those of the program, in the order in which they were met."""
+    """Cases limit counts; each has a row below those of the program, in the order in which they were met.
+
+    `_place` numbers these rows by count; `_grown` is the program with them.
+    """
 
     def __init__(self, counts: Counts) -> None:
         super().__init__(counts.program)
@@ -276,6 +282,7 @@ class ByCounts(Branching):
         return least, most
 
     def _restrict(self, case: Case) -> None:
+        """Have the solver hold a case, with rows for counts that it has not met yet."""
         if new := [count for count in case if count not in self._place]:
             self._meet(new)
         least, most = self._limits(case)
@@ -283,7 +290,7 @@ class ByCounts(Branching):
         self._solver.changeRowsBounds(len(rows), rows, least, most)
 
     def _meet(self, new: list[int]) -> None:
-        """Give counts a row."""
+        """Give each of these counts, by their numbers, a row that does not limit it yet."""
         rows, free, grown = self._counts.matrix[new], np.full(len(new), np.inf), self._grown
         begins, columns = rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32)
         self._solver.addRows(len(new), -free, free, rows.nnz, begins, columns, rows.data)
@@ -301,7 +308,7 @@ class ByCounts(Branching):
         return np.concatenate([super()._prices(duals), of_counts])
 
     def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
-        """Split the fractional count whose two sides have the best bounds, of the most fractional ones."""
+        """Split the fractional count whose sides have the best bounds; `node` is the case's in the tree."""
         splits = []
         for count, most in () if solved.x is None else self._fractional(solved.x):
             now = case.get(count, Limit())
@@ -311,7 +318,7 @@ class ByCounts(Branching):
         return self._best(splits, solved.bound, value)
 
     def _fractional(self, x: FloatArray) -> Iterator[tuple[int, int]]:
-        """The most fractional counts of each level, and what they are at least."""
+        """Yield the most fractional counts of each level, by number, with their values rounded down."""
         values = self._counts.matrix @ x
         off = np.abs(values - np.round(values))
         order = np.lexsort((-off, self._counts.level))

@@ -114,7 +114,11 @@ def _sifted(program: KindProgram) -> bool:
 
 
 class _Search(Incumbent):
-    """Writes columns down, first few, then more, and looks for points among them."""
+    """Writes columns down, first few, then more, and looks for points among them.
+
+    Its `prices` prove the bound `priced`; `x` is the best point, and `bound` the best bound, so far. The
+    columns of `_points` are in every part.
+    """
 
     def __init__(self, program: KindProgram, limits: Limits, timer: Timer) -> None:
         super().__init__(program, limits, timer)
@@ -127,34 +131,34 @@ class _Search(Incumbent):
             super().take_prices(prices, bound)
 
     def mend(self, prices: FloatArray) -> None:
-        """Let the groups of the best point that lose most at prices choose anew, while they are few."""
+        """Let the groups of the best point that lose most at these prices choose anew, if they are few."""
         program, point = self._program, self.x
         if point is None or program.n_groups * _MENDED_SHARE < _MENDED:
             return
         loss, bound = program.losses(prices, point)
         self.take_prices(prices, bound)
         order = np.argsort(-loss, kind="stable")
-        without = loss.sum() - np.cumsum(loss[order])
+        loss_of_others = loss.sum() - np.cumsum(loss[order])
         small = _MENDED_LEFT * self.limits.gap * abs(bound)
-        many = max(_MENDED, int(np.count_nonzero(without > small)))
-        if self.done() or many > _MENDED_SHARE * program.n_groups:
+        n_mended = max(_MENDED, int(np.count_nonzero(loss_of_others > small)))
+        if self.done() or n_mended > _MENDED_SHARE * program.n_groups:
             return
-        groups = np.sort(order[:many])
-        around = part_around(program, point, groups, prices, _MENDED_EACH * many)
+        groups = np.sort(order[:n_mended])
+        around = part_around(program, point, groups, prices, _MENDED_EACH * n_mended)
         x = greedy.ascend(around.program, prices, self.timer) if around.program.n_columns else None
         self.offer(None if x is None else around.lift(x))
 
     def _mix(self, dual: Dual) -> None:
-        """Take the points that a nearly optimal point of the LP relaxation mixes.
+        """Keep the points that a nearly optimal point of the LP relaxation mixes, by cluster of groups.
 
-        They are in question, each for the clusters of groups that it takes some of. So the parts' LP
-        relaxations are feasible.
+        All parts have their columns, so that the parts' LP relaxations are feasible.
         """
         mixed, program = np.flatnonzero((dual.weight > 0.0).any(axis=1)), self._program
         if len(mixed) == 0:  # there was no time for it
             return
         weight, cluster = dual.weight[mixed], clusters_of(program.n_groups)
         chosen = [program.cheapest(dual.cuts[i].prices, dual.weight[i] > 0.0) for i in mixed.tolist()]
+        # In clusters that take nothing of a point it is the point that they take most of.
         base = np.array(chosen)[np.argmax(weight, axis=0)[cluster], np.arange(program.n_groups)]
         self._points = [
             np.where(taken[cluster] > 0.0, point, base) for taken, point in zip(weight, chosen, strict=True)
@@ -175,8 +179,8 @@ class _Search(Incumbent):
     def _round(self) -> None:
         """Decide the groups that the LP relaxation splits, and more and more of those that are nearly split.
 
-        Under many rows its optimum splits few groups, but rounding takes those that could as well choose
-        otherwise: of all groups where the rest stays as it is, some at a time.
+        Under many rows its optimum splits few groups. To round these, others must choose anew that could as
+        well choose otherwise: some at a time, while the rest stays as it is.
         """
         relaxed = self._sift()
         if relaxed is None:
@@ -188,6 +192,7 @@ class _Search(Incumbent):
         for number, many in enumerate(_ROUNDED):
             if self.done():
                 return
+            # About `many` of the groups in question, evenly spaced, and others in every round.
             others = near[number :: max(1, len(near) // many)] if many else near[:0]
             groups = np.union1d(split, others)
             around = part_around(program, base, groups, prices, _EACH * len(groups))
@@ -204,7 +209,7 @@ class _Search(Incumbent):
                 base = base if self.x is None else self.x
 
     def _sift(self) -> tuple[Part, FloatArray, FloatArray] | None:
-        """Optimum of the LP relaxation: of a part, which what reduces its cost joins; with its prices."""
+        """Part, point and prices that solve the LP relaxation: columns that reduce its cost join the part."""
         program, points, found = self._program, list(self._points), None
         threshold = program.threshold(self.prices, SIZES[0])
         for _ in range(_SIFTINGS):
@@ -220,12 +225,15 @@ class _Search(Incumbent):
         return found
 
     def _look(self, size: int, *, brief: bool = False) -> bool:
-        """Solve the part with about so many columns besides the groups' least; whether all was in it."""
+        """Solve the part with about `size` columns besides each group's least, at first only in `brief`.
+
+        Returns whether it had all columns that a better point may use.
+        """
         program, margin = self._program, self.margin(self.priced)
         threshold = program.threshold(self.prices, size)
         complete = not threshold < margin
         if not brief and not complete and program.threshold(self.prices, _ALL * size) >= margin:
-            threshold, complete = margin, True
+            threshold, complete = margin, True  # only a few times as many could be better: take them all
         part = part_of(program, self.prices, min(threshold, margin), self._points)
         gap = self.limits.gap * (1.0 if complete else _PART_GAP)
         timer = self.timer if complete else self.timer.share(_PART_SHARE)
@@ -281,7 +289,7 @@ def _near(program: KindProgram) -> int:
 def _ascended(
     program: KindProgram, dual: Dual, size: int, points: Sequence[IntArray], timer: Timer
 ) -> IntArray | None:
-    """Point that an ascent among about so many columns, and those of points, finds; None for none."""
+    """Point that `greedy` finds among about `size` columns besides the groups' least, and the `points`."""
     part = part_of(program, dual.prices, program.threshold(dual.prices, size), points)
     with announcing_under(dual.bound, part.lift):
         if part.program.n_columns:

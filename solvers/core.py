@@ -35,16 +35,9 @@ def fits(program: Program) -> bool:
 
 
 def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
-    """Look for a point that costs at most `enough`.
+    """Look for a point that costs at most `enough`, shape (n_columns,); None where none is found.
 
-    Parameters
-    ----------
-    lp : Solution
-        Optimum of the LP relaxation, with its prices and the bound that these prove.
-
-    Returns
-    -------
-    float array, shape (n_columns,), or None
+    `lp` is the optimum of the LP relaxation, with its prices and the bound that these prove.
     """
     core = _core(program, lp, enough)
     if core.spare < 0.0 or np.any(core.low > core.high) or (chosen := core.search()) is None:
@@ -55,17 +48,21 @@ def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
 
 
 class _Sets:
-    """Sets of changes to different groups, the cheapest of all: what they cost above the bound, and use."""
+    """The cheapest sets of changes to different groups.
+
+    `above` is what each costs more than the point, `use` what it adds to the rows, shape (n_sets, n_rows),
+    and `_number` its number among all sets that there ever were, `_count` of them. Of each of all `_from` is
+    the set that it came from, and `_by` the change that it adds.
+    """
 
     def __init__(self, n_rows: int, spare: float) -> None:
         self.above, self.use = np.zeros(1), np.zeros((1, n_rows))
         self._spare = spare
-        # Of every set that there ever was: the set and the change that it is made of.
         self._from, self._by = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
         self._number, self._count = np.zeros(1, dtype=np.int64), 1
 
     def extend(self, changes: IntArray, above: FloatArray, use: FloatArray) -> None:
-        """Join each of some changes, of which only one can be made, to the sets so far."""
+        """Add the sets that are one so far with one of these changes, all of a group; keep the cheapest."""
         origin, change = np.nonzero(self.above[:, None] + above <= self._spare)
         if len(origin) == 0:
             return
@@ -92,26 +89,30 @@ class _Sets:
 
 @dataclass(frozen=True)
 class _Core:
-    """Changes to a point whose columns are the cheapest of their groups."""
+    """Changes to a point, whose columns are `chosen`, about the cheapest of their groups.
 
-    chosen: IntArray  # columns of the point
-    # What may be taken instead, the groups with the least above first.
+    A change takes one of `columns` in its `group` instead, costs so much `above` the chosen one, and adds its
+    `use` to the rows, shape (n_changes, n_rows); groups with the cheapest ones come first. A set of them may
+    add from `low` to `high` to the rows, and cost `spare` with what it leaves of rows that have `prices`.
+    """
+
+    chosen: IntArray
     columns: IntArray
     group: IntArray
     above: FloatArray
-    use: FloatArray  # shape (n_changes, n_rows)
-    # What changes may add to the rows, and leave of those that are priced.
+    use: FloatArray
     low: FloatArray
     high: FloatArray
     prices: FloatArray
-    spare: float  # what changes may cost, with what they leave of priced rows
+    spare: float
 
     def search(self) -> IntArray | None:
-        """Columns of a point that costs no more than may be."""
+        """Columns of a point that costs at most `spare` more, shape (n_groups,); None where none is found."""
         first, second = self._sets()
         for left, right in self._pairs(first, second):
             if (pair := self._best(first, second, left, right)) is not None:
-                changes, columns = [*first.members(pair[0]), *second.members(pair[1])], self.chosen.copy()
+                of_first, of_second = pair
+                changes, columns = [*first.members(of_first), *second.members(of_second)], self.chosen.copy()
                 columns[self.group[changes]] = self.columns[changes]
                 return columns
         return None
@@ -125,31 +126,32 @@ class _Core:
         return halves
 
     def _pairs(self, first: _Sets, second: _Sets) -> Iterator[tuple[IntArray, IntArray]]:
-        """Pairs of sets that fill the row that fewest fill, the least above first."""
+        """Yield pairs of sets, by index, that keep the row that fewest keep, the cheapest second first."""
         spread = np.ptp(first.use, axis=0) + np.ptp(second.use, axis=0)
         row = int(np.argmax(spread / np.maximum(self.high - self.low, 1e-12 * np.maximum(spread, 1.0))))
         order, right = np.argsort(first.use[:, row]), np.argsort(second.above)
+        # Of each second set, those of the first, in order of use, from which to which the row is kept.
         keys, use = first.use[order, row], second.use[right, row]
         begin, end = (
             np.searchsorted(keys, self.low[row] - use),
             np.searchsorted(keys, self.high[row] - use, "right"),
         )
-        many = np.cumsum(end - begin)
+        n_pairs = np.cumsum(end - begin)
         at = 0
-        while at < len(right) and (at == 0 or many[at - 1] < _MOST_PAIRS):
-            before = many[at - 1] if at else 0
-            until = max(at + 1, int(np.searchsorted(many, before + _PAIRS, "right")))
+        while at < len(right) and (at == 0 or n_pairs[at - 1] < _MOST_PAIRS):
+            before = n_pairs[at - 1] if at else 0
+            until = max(at + 1, int(np.searchsorted(n_pairs, before + _PAIRS, "right")))
             count = end[at:until] - begin[at:until]
             within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
             yield order[np.repeat(begin[at:until], count) + within], np.repeat(right[at:until], count)
             at = until
 
     def _best(self, first: _Sets, second: _Sets, left: IntArray, right: IntArray) -> tuple[int, int] | None:
-        """The pair that costs least, if it is not more than may be."""
+        """Cheapest pair of sets ``left[i]`` and ``right[i]`` that keeps all rows; None above `spare`."""
         above = first.above[left] + second.above[right]
         for row, price in enumerate(self.prices.tolist()):
             use = first.use[left, row] + second.use[right, row]
-            if price:
+            if price:  # what a pair leaves of the row costs, too
                 above = above + np.abs(price) * (self.high[row] - use if price < 0 else use - self.low[row])
             kept = (use >= self.low[row]) & (use <= self.high[row]) & (above <= self.spare)
             left, right, above = left[kept], right[kept], above[kept]
@@ -160,7 +162,7 @@ class _Core:
 
 
 def _core(program: Program, lp: Solution, enough: float) -> _Core:
-    """Core of a program around the optimum of its LP relaxation."""
+    """Core of a program around the optimum of its LP relaxation, for points that cost at most `enough`."""
     assert lp.x is not None
     assert lp.prices is not None
     prices, group, above = lp.prices, group_of_choice(program), program.above_least(lp.prices)
@@ -183,7 +185,7 @@ def _core(program: Program, lp: Solution, enough: float) -> _Core:
     used = np.asarray(program.matrix[:, chosen].sum(axis=1)).ravel()
     low, high = program.row_lower - used, program.row_upper - used
     for row in np.flatnonzero(prices).tolist():
-        left = spare / abs(prices[row])
+        left = spare / abs(prices[row])  # what may be left of the row at most
         if prices[row] < 0:
             low[row] = max(low[row], high[row] - left)
         else:

@@ -46,6 +46,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     hint = None if start is None else start.x
 
     def search(current: Program) -> Answer:
+        """Run CP-SAT on the program, or on one with tighter rows."""
         try:
             model = _build(current, hint)
         except UnboundedError as reason:
@@ -55,7 +56,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
             status = solver.solve(model.model, _Announcer(program, model) if has_listener() else None)
         return _answer(solver, status, model)
 
-    relaxed = Solution(Termination("no_solution"), bound=certified(program, None)[1])
+    _, bound = certified(program, None)
+    relaxed = Solution(Termination("no_solution"), bound=bound)
     return solve_as_written(program, limits, search, timer, relaxed=relaxed)
 
 
@@ -78,7 +80,7 @@ class _Model:
     occupations: list[_Occupation]
 
     def starts(self, steps: FloatArray, value: Callable[[Any], int]) -> dict[int, int]:
-        """Position of every chosen column on its line, from the values of the model's variables."""
+        """Position of every chosen column on its line; `steps` has the columns' values, `value` reads one."""
         return {
             column: occupation.size * value(occupation.place)
             for occupation in self.occupations
@@ -88,6 +90,7 @@ class _Model:
 
 
 def _build(program: Program, hint: FloatArray | None) -> _Model:
+    """Model of the program's integer relaxation; `hint` is a point to begin at."""
     integers = integer_relaxation(program)
     model = cp_model.CpModel()
     variables = [
@@ -106,7 +109,7 @@ def _build(program: Program, hint: FloatArray | None) -> _Model:
             use = cp_model.LinearExpr.weighted_sum(chosen, coefficient[entries])
             model.add_linear_constraint(use, low, high)
         elif not low <= 0 <= high:
-            model.add_bool_or([])
+            model.add_bool_or([])  # nothing satisfies it
     model.minimize(cp_model.LinearExpr.weighted_sum(variables, integers.cost.tolist()))
     # CP-SAT measures its gap against an objective of at least one: one of the integers' steps, which is small
     # whatever the program's costs are.
@@ -119,7 +122,7 @@ def _build(program: Program, hint: FloatArray | None) -> _Model:
 
 
 def _occupy(model: cp_model.CpModel, variables: list[Any], program: Program) -> list[_Occupation]:
-    """Add the no-overlap constraints of ``program.intervals`` to a model.
+    """Add the no-overlap constraints of ``program.intervals`` to a model; return its optional intervals.
 
     Busy positions and the ends of blocks are left out of the starts' domains, so they need no intervals.
     """
@@ -160,7 +163,7 @@ def _occupy(model: cp_model.CpModel, variables: list[Any], program: Program) -> 
 
 
 def free_places(line: Line, size: int) -> IntArray:
-    """Multiples of `size` where an interval of that length fits: in a block, away from busy positions."""
+    """Integers k so that an interval of `size` fits at k * `size`: in a block, off busy positions."""
     begin, end = line.blocks[:, 0], line.blocks[:, 0] + line.blocks[:, 1]
     first, last = -(-begin // size), end // size
     places = [np.arange(low, high) for low, high in zip(first, last, strict=True) if low < high]
@@ -171,7 +174,7 @@ def free_places(line: Line, size: int) -> IntArray:
 
 @contextmanager
 def _stopped_by(solver: cp_model.CpSolver) -> Iterator[None]:
-    """Stop the search when an event stops what runs here."""
+    """Stop CP-SAT's search, while this block runs, soon after the context's stop event is set."""
     if (stop := stop_event()) is None:
         yield
         return
@@ -190,6 +193,7 @@ def _stopped_by(solver: cp_model.CpSolver) -> Iterator[None]:
 
 
 def _configured(limits: Limits, timer: Timer) -> cp_model.CpSolver:
+    """CP-SAT with these limits, the time that the timer leaves, and the log for this context's reader."""
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = limits.threads
@@ -201,7 +205,7 @@ def _configured(limits: Limits, timer: Timer) -> cp_model.CpSolver:
     parameters.log_search_progress = take is not None
     parameters.log_to_stdout = False
     if take is not None:
-        # It says line by line, and leaves their ends out.
+        # CP-SAT passes whole lines, without their ends.
         solver.log_callback = lambda line: take(f"{line}\n")
     # The presolve of linear rows that include a choice group's columns makes OR-Tools 9.15 prove wrong
     # optima (its issue 5293): 57 of 24,000 small random programs were wrong, and none without it.

@@ -86,9 +86,10 @@ def dual_of_kinds(
     start: Start | None = None,
     enough: float = np.inf,
 ) -> Dual:
-    """The same as `dual_prices` of a program by kind, with what the LP relaxation mixes.
+    """Prices as of `dual_prices` for a program by kind, and the points that its LP relaxation mixes.
 
-    It begins at the prices of `start`, or goes on from what another solver knows.
+    It begins at the prices of `start`, or goes on from its `dual`, and stops after `time_s`, within the
+    relative `tolerance` of the best bound, or at a bound of `enough`.
     """
     start = start or Start()
     if program.n_rows == 0:
@@ -103,7 +104,7 @@ def dual_of_kinds(
 
 
 def _lost(program: Program | KindProgram, prices: FloatArray) -> float:
-    """Return by how much the bound at these prices may be too high: it is a difference of charges."""
+    """Return by how much rounding may raise the bound at these prices, which is a difference of charges."""
     return 2.0 * VIOLATION * _charged(program, prices)
 
 
@@ -114,13 +115,14 @@ def _charged(program: Program | KindProgram, prices: FloatArray) -> float:
 
 
 def _by_lp(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
+    """Prices from the LP relaxation, and the bound that they prove."""
     relaxed = solve_lp(program, Limits(time_s=time_s))
     prices, bound = certified(program, None) if relaxed.prices is None else (relaxed.prices, -np.inf)
     return prices, max(bound, relaxed.bound)
 
 
 def _prices_of_lack(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
-    """Prices that prove that rows lack something, if they do: how much does not matter."""
+    """Prices that prove that rows lack something, and that bound; how much they lack does not matter."""
     if program.n_rows > _FEW_ROWS:
         return _by_lp(program, time_s)
     return dual_prices(program, time_s, enough=_LACK)
@@ -139,6 +141,10 @@ def _cutting_planes(
     enough: float,
     known: Dual | None = None,
 ) -> Dual:
+    """Maximise the Lagrangian bound by cutting planes from the prices `start`, or on from `known`.
+
+    It stops within `tolerance`, relative, of the best bound, or at a bound of `enough`.
+    """
     oracle = _KindOracle(program) if isinstance(program, KindProgram) else _Oracle(program)
     spread = oracle.spread
     master = _Master(program, oracle)
@@ -152,6 +158,7 @@ def _cutting_planes(
         centre, best, cuts = known.prices, known.bound, list(known.cuts)
     for cut in cuts:
         master.add(cut)
+    # A bound above what the dearest point costs proves that there is none.
     dearest, ceiling = oracle.costs_at_most(), np.inf
     for _ in range(_ITERATIONS):
         if best > enough or best > dearest + _lost(program, centre):
@@ -161,6 +168,7 @@ def _cutting_planes(
             break
         y, ceiling, at_edge = proposal
         if ceiling - best <= _allowed(spread, tolerance, best):
+            # At the edge of the box higher prices might prove more.
             if not at_edge or master.box > 1e6 * spread:
                 break
             master.widen()
@@ -175,7 +183,7 @@ def _cutting_planes(
 
 
 def _allowed(spread: float, tolerance: float, bound: float) -> float:
-    """Return the absolute gap to the best bound at which prices are good enough."""
+    """Return the gap to the best bound, in cost, at which prices are good enough; `tolerance` is relative."""
     return tolerance * max(min(1.0, spread), abs(bound))
 
 
@@ -203,6 +211,7 @@ class _Oracle:
         return program.offset + float(choices.sum()) + float(free.sum()) + VIOLATION * size
 
     def __call__(self, y: FloatArray) -> Cut:
+        """Cut at row prices: the bound there, and cost and use of the cheapest columns."""
         program = self._program
         n = program.n_choices
         reduced = program.cost - self._by_column @ y
@@ -239,7 +248,11 @@ class _KindOracle:
 
 
 class _Master:
-    """LP over mixtures of the cuts' choices: the prices that look best, at most `box` per whole budget."""
+    """LP over mixtures of the cuts' choices: the prices that look best, at most `box` per whole budget.
+
+    Rows are divided by their `_size`; the columns `_elastic` extend their limits, each at the cost `box`.
+    `_taken` is the last optimum.
+    """
 
     def __init__(self, program: Program | KindProgram, oracle: _Oracle | _KindOracle) -> None:
         lower, upper = np.isfinite(program.row_lower), np.isfinite(program.row_upper)
@@ -251,7 +264,7 @@ class _Master:
         self._offset, self.box = oracle.offset, oracle.spread
         self._lp = RestrictedMaster("cutting planes", unit=self.box / max(1, program.n_groups))
         self._lp.add_rows(program.row_lower / self._size, program.row_upper / self._size)
-        self._lp.add_rows(np.ones(clusters + 1), 1.0)
+        self._lp.add_rows(np.ones(clusters + 1), 1.0)  # each cluster takes one cut, or a mixture
         rows = np.concatenate([np.flatnonzero(lower), np.flatnonzero(upper)])
         sign = np.concatenate([np.ones(lower.sum()), -np.ones(upper.sum())])
         shape = (self._lp.n_rows, len(rows))
@@ -268,7 +281,7 @@ class _Master:
         return np.array([taken[columns[:-1]] for columns in self._cuts])
 
     def solve(self, timer: Timer) -> tuple[FloatArray, float, bool] | None:
-        """Prices, the value the cuts allow there, and whether any is at the edge of the box."""
+        """Prices, the bound the cuts allow, and whether a price is at the box's edge; None without time."""
         try:
             optimum = self._lp.solve(timer)
         except RuntimeError:

@@ -24,13 +24,7 @@ _TERMS_PER_LINE = 5
 
 
 def to_mps(program: Program) -> str:
-    """Program as free MPS.
-
-    Raises
-    ------
-    ValueError
-        When the program has intervals, which no such file can hold.
-    """
+    """Program as free MPS; raises ValueError where it has intervals, which no such file can hold."""
     rows, columns, matrix = exported(program)
     lines = ["NAME wattsched FREE", "ROWS", f" N {_OBJECTIVE}", *(f" {row.kind} {row.name}" for row in rows)]
     lines.append("COLUMNS")
@@ -142,7 +136,7 @@ def _numbered(letter: str, names: Iterable[str]) -> list[str]:
 
 
 def _mps_bounds(column: Column) -> list[tuple[str, str]]:
-    """Bounds of a column that differ from 0 and infinity; of an integer column always, see below."""
+    """MPS's kind and value of bounds that are not 0 and infinity; of an integer column always, see below."""
     _, _, low, high, whole = column
     if low == high:
         return [("FX", f" {low!r}")]
@@ -161,6 +155,7 @@ def _mps_bounds(column: Column) -> list[tuple[str, str]]:
 
 
 def _lp_row(label: str, coefficients: list[float], names: list[str]) -> str:
+    """Sum of columns by name, each times its coefficient, on as many lines as readers need."""
     terms = [
         f"{'-' if a < 0 else '+'} {abs(a)!r} {name}" for a, name in zip(coefficients, names, strict=True)
     ]

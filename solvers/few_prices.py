@@ -38,13 +38,9 @@ _NOTHING = 1e-9
 
 
 def prices_of_few(program: Program, timer: Timer) -> FloatArray | None:
-    """Prices of a program's rows that prove most, if it is one of choices under few upper limits.
+    """Prices of a program's rows that prove most, at most 0, if it is one of choices under few upper limits.
 
-    Returns
-    -------
-    float array, shape (n_rows,), or None
-        At most 0; None where no mixture of points is within the limits, or it takes too many of them, or too
-        long.
+    None where no mixture of points is within the limits, or it takes too many of them, or too long.
     """
     if not 0 < program.n_choices == program.n_columns <= _MOST_COLUMNS or program.bottleneck is not None:
         return None
@@ -56,7 +52,7 @@ def prices_of_few(program: Program, timer: Timer) -> FloatArray | None:
 
 
 def few_prices(program: Program, use: FloatArray, binding: BoolArray, timer: Timer) -> FloatArray | None:
-    """`prices_of_few` of rows that are written out, by what columns use; binding ones may have a price."""
+    """Prices as of `prices_of_few`, where `use` is the matrix written out; only `binding` rows have one."""
     rows, prices = np.flatnonzero(binding), np.zeros(program.n_rows)
     if len(rows) == 0:
         return prices
@@ -65,8 +61,9 @@ def few_prices(program: Program, use: FloatArray, binding: BoolArray, timer: Tim
     use, limit = use[rows], program.row_upper[rows]
     # In units of about the rows' size, and of what all groups together may save: powers of two, which round
     # nothing.
-    size = np.exp2(np.frexp(np.maximum(np.abs(use).max(axis=1, initial=0.0), np.abs(limit)))[1])
-    worth = float(np.exp2(np.frexp(cost_range(program))[1]))
+    _, size_exponent = np.frexp(np.maximum(np.abs(use).max(axis=1, initial=0.0), np.abs(limit)))
+    _, worth_exponent = np.frexp(cost_range(program))
+    size, worth = np.exp2(size_exponent), float(np.exp2(worth_exponent))
     search = _Search(program.cost / worth, use / size[:, None], limit / size, program.group_start)
     found = search.prices(timer)
     if found is None:
@@ -84,7 +81,7 @@ class _Point(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """Rows that may have a price, written out, and the groups."""
+    """Cost of columns and their use of the rows that may have a price, shape (n_rows, n_columns)."""
 
     cost: FloatArray
     use: FloatArray
@@ -92,7 +89,7 @@ class _Search:
     group_start: IntArray
 
     def prices(self, timer: Timer) -> FloatArray | None:
-        """Prices, at least 0, that prove most."""
+        """Prices, at least 0, that prove most; None where they are not found, or not soon enough."""
         nothing = np.zeros(len(self.limit))
         basis = _Basis(self.limit, self._cheapest(nothing))
         if not basis.lacks and not basis.prices()[0].any():
@@ -116,7 +113,7 @@ class _Search:
         return None
 
     def _cheapest(self, prices: FloatArray, *, costs: bool = True) -> _Point:
-        """Return the point that costs least under prices, or by these alone."""
+        """Return the point of least cost and priced use; without `costs` that of least priced use."""
         priced = prices @ self.use
         columns = first_least(self.cost + priced if costs else priced, self.group_start)
         return _Point(float(self.cost[columns].sum()), self.use[:, columns].sum(axis=1))
@@ -125,7 +122,8 @@ class _Search:
 class _Basis:
     """Points and slacks, the mixture of them that uses the limits, and prices at which they cost the same.
 
-    While the mixture `lacks` something, as it is beyond a limit, that is all that costs anything.
+    While the mixture `lacks` something, as it is beyond a limit, that is all that costs anything. `share` is
+    how much it takes of each, `_inverse` the inverse of the matrix of their columns.
     """
 
     def __init__(self, limit: FloatArray, cheapest: _Point) -> None:
@@ -144,13 +142,14 @@ class _Basis:
         """Prices of the basis, none below 0, and what it costs."""
         for _ in range(len(self._cost)):
             prices = -(self._counted() @ self._inverse)[:-1]
+            # Below 0: the mixture is cheaper with that row's slack.
             row = int(prices.argmin())
-            if prices[row] >= -_NOTHING or not self._exchange(self._inverse[:, row].copy(), 0.0):
+            if prices[row] >= -_NOTHING or not self._exchange(self._inverse[:, row].copy(), cost=0.0):
                 break
         return np.maximum(prices, 0.0), float(self._counted() @ self.share)
 
     def enter(self, point: _Point) -> bool:
-        """Let a point in if that makes the mixture cheaper; whether it does."""
+        """Let a point into the basis if that makes the mixture cheaper; return whether it does."""
         rate = self._inverse[:, :-1] @ point.use + self._inverse[:, -1]
         cost = 0.0 if self.lacks else point.cost
         return cost < float(self._counted() @ rate) and self._exchange(rate, point.cost)
@@ -159,9 +158,9 @@ class _Basis:
         return self._lack if self.lacks else self._cost
 
     def _exchange(self, rate: FloatArray, cost: float) -> bool:
-        """Put a column, as a mixture of those of the basis, in the place of the first that runs out.
+        """Put a column in the place of the first of the basis that runs out; False where none does.
 
-        False where none does.
+        `rate` is how much of each it replaces, per unit; `cost` is the column's own.
         """
         falls = rate > _NOTHING * max(1.0, float(np.abs(rate).max()))
         if not falls.any():
@@ -174,7 +173,7 @@ class _Basis:
         self._inverse[leaves], self.share[leaves] = row, step
         self._cost[leaves], self._lack[leaves] = cost, 0.0
         if self.lacks and float(self._lack @ np.maximum(self.share, 0.0)) <= _NO_LACK:
-            # Slacks take the place of what is lacked no more.
+            # Nothing is lacking any more: slacks replace the columns that stood for it.
             ended = self._lack > 0.0
             self._inverse[ended] *= -1.0
             self.share[ended] = 0.0

@@ -64,7 +64,10 @@ def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | N
 
 
 def _ascents(program: Program, prices: FloatArray, values: FloatArray, timer: Timer) -> Iterator[RowSlack]:
-    """The choices after each step, none costlier than those before; nothing when that does not succeed."""
+    """Yield the choices after each step, none costlier than those before; nothing when that does not succeed.
+
+    `values` are what the bottleneck is at least where a column is taken, as of `bottleneck_values`.
+    """
     least, first = np.inf, _Ascent(program, timer)
     for slack in first.steps(prices, values):
         least = float(program.cost[slack.chosen].sum())
@@ -79,7 +82,7 @@ def _ascents(program: Program, prices: FloatArray, values: FloatArray, timer: Ti
 
 
 def _givers(program: Program, slack: RowSlack) -> Iterator[IntArray]:
-    """More or fewer of the columns that give room and save nothing, such as a node that wakes.
+    """Yield larger and smaller sets of columns that give room and save nothing, such as a node that wakes.
 
     No single choice makes it worth while to take one of them. The largest are taken first, up to shares of
     the room that all of them give.
@@ -108,7 +111,7 @@ def _weights(slack: RowSlack, prices: FloatArray) -> FloatArray:
 
 
 class _Ascent:
-    """Choices under the rows of a program, made step by step.
+    """Choices under the rows of a program, made step by step in `slack`.
 
     Columns are `allowed` that may be taken alone, at no higher bottleneck than the choices at the start need;
     of the groups of columns that are `taken` from the start no others.
@@ -125,7 +128,7 @@ class _Ascent:
         self._timer = timer
 
     def steps(self, prices: FloatArray, values: FloatArray) -> Iterator[RowSlack]:
-        """The choices after each step; nothing when none fit."""
+        """Yield the choices after each step; nothing when none fit. `values` are as for `_ascents`."""
         weights = _weights(self.slack, prices)
         raised = self.start(weights, values)
         if raised is None:
@@ -137,7 +140,7 @@ class _Ascent:
         yield self.slack
 
     def start(self, weights: FloatArray, values: FloatArray) -> FloatArray | None:
-        """Choose columns that fit, at the least bottleneck value for which that works.
+        """Choose columns that fit, at the least bottleneck, by the columns' `values`, for which that works.
 
         Returns weights, some of them raised, under which the columns of least use fit, or nearly so.
         """
@@ -173,7 +176,7 @@ class _Ascent:
         slack.swap_in_order(slack.group[targets[order]], targets[order], sources[order])
 
     def finish(self, weights: FloatArray, together: list[IntArray]) -> None:
-        """Fill what the upgrades leave, with bundles of columns or without, whichever costs less."""
+        """Fill what the upgrades leave, with bundles of columns `together` or not, whichever costs less."""
         slack, climbed = self.slack, self.slack.chosen
         # First what is worth the price of its use, then whatever saves anything.
         costs = (self._cost + slack.uses @ weights, self._cost)
@@ -184,7 +187,7 @@ class _Ascent:
         slack.choose(min(found, key=lambda columns: float(self._cost[columns].sum())))
 
     def _fit(self, weights: FloatArray) -> FloatArray | None:
-        """Choose least-use columns, raising the weights of rows that are over their limit."""
+        """Choose least-use columns, raising the weights of rows over their limit; these weights, or None."""
         slack = self.slack
         best, best_excess, best_weights = slack.chosen, np.inf, weights
         for _ in range(_WEIGHT_ROUNDS):
@@ -204,7 +207,7 @@ class _Ascent:
         return best_weights if self._repair() else None
 
     def _repair(self) -> bool:
-        """Swap columns that use less of the worst row until all limits are kept."""
+        """Swap columns that use less of the worst row until all limits are kept; return whether they are."""
         slack, cost = self.slack, self._cost
         for _ in range(_REPAIR_SWAPS):
             excess = slack.excess()
@@ -229,7 +232,7 @@ class _Ascent:
         return slack.fits()
 
     def _spend(self, costs: tuple[FloatArray, ...]) -> list[IntArray]:
-        """Fill what is left of the rows in two ways: by the last cost alone, and by one after the other."""
+        """Choices that fill what is left of the rows: by the last of the costs alone, and by all in turn."""
         slack, begin, found = self.slack, self.slack.chosen, []
         for order in (costs[-1:], costs):
             slack.choose(begin)
@@ -239,7 +242,7 @@ class _Ascent:
         return found
 
     def _fill(self, cost: FloatArray) -> None:
-        """Make single swaps that save cost and fit, the largest saving first, until there are none."""
+        """Make single swaps that fit and save `cost`, one per column, the largest saving first."""
         slack, every = self.slack, np.flatnonzero(self.allowed)
         columns = every
         for _ in range(_FILL_PASSES):
@@ -247,7 +250,7 @@ class _Ascent:
                 return
             group = slack.group[columns]
             saving = cost[slack.chosen[group]] - cost[columns]
-            able = np.flatnonzero(saving > 0)
+            able = np.flatnonzero(saving > 0)  # places in `columns`
             able = able[slack.swappable(columns[able])]
             best = np.zeros(len(slack.chosen))
             np.maximum.at(best, group[able], saving[able])
@@ -260,25 +263,26 @@ class _Ascent:
             # What did not fit seldom does later, and is looked at once more at the end.
             columns = columns[able] if swaps else every
 
-    def _join(self, found: list[IntArray], priced: FloatArray) -> int:
-        """Take bundles that save priced cost and fit, the largest saving first; how many were taken."""
+    def _join(self, together: list[IntArray], priced: FloatArray) -> int:
+        """Take bundles that save priced cost and fit, the largest saving first; return how many."""
         slack = self.slack
-        saving = np.array([np.sum(priced[slack.chosen[slack.group[b]]] - priced[b]) for b in found])
+        saving = np.array([np.sum(priced[slack.chosen[slack.group[b]]] - priced[b]) for b in together])
         joined = np.zeros(len(slack.chosen), dtype=bool)
         taken = 0
         for i in np.argsort(-saving, kind="stable").tolist():
-            groups = slack.group[found[i]]
+            groups = slack.group[together[i]]
             if saving[i] <= 0 or self._timer.over():
                 break
+            # Bundles that share a group, or take two columns of one, cannot be taken.
             apart = not joined[groups].any() and len(np.unique(groups)) == len(groups)
-            if apart and slack.take_all(found[i]):
+            if apart and slack.take_all(together[i]):
                 joined[groups] = True
                 taken += 1
         return taken
 
 
 def bundles(program: Program) -> list[IntArray]:
-    """Choice columns that rows link with one another, where taking all of them satisfies these rows."""
+    """Sets of choice columns that rows link with one another, where taking all of a set satisfies these."""
     columns = np.flatnonzero(linked_choices(program))
     if len(columns) == 0:
         return []

@@ -34,9 +34,9 @@ def short_rows(
     time_s : float
         Limit for all searches that are needed when no row is infeasible by itself.
     may_grow : callable, optional
-        Whether a row, by its name, is a limit that could be another, as that of a budget; the others are not
-        named unless they are infeasible by themselves. Bounds of columns that count follow from such rows,
-        and are far beyond. Without it all rows are such but those that link choices.
+        Whether the limit of a row of that name could be raised, as that of a budget; other rows are named
+        only if they are infeasible by themselves. Upper bounds of columns that count, which follow from such
+        limits, are lifted then. By default all limits could be raised, but of rows that link choices.
 
     Returns
     -------
@@ -73,8 +73,8 @@ def _single_rows(program: Program) -> list[ShortRow]:
     ):
         short_by = needed - available
         for r in np.flatnonzero(short_by > allowance(limit)).tolist():
-            ends, by = (float(needed[r]), float(available[r])), float(short_by[r])
-            found.append(ShortRow(names[r], *ends, by, alone=True, at_least=by))
+            has, by = float(available[r]), float(short_by[r])
+            found.append(ShortRow(names[r], float(needed[r]), has, by, alone=True, at_least=by))
     return found
 
 
@@ -95,7 +95,10 @@ def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
 
 
 def _extended(program: Program, limits: BoolArray, timer: Timer) -> list[ShortRow]:
-    """Least relative increase of the rows' limits that makes the program feasible."""
+    """Rows whose limits the least relative increase extends that makes the program feasible.
+
+    Only rows of the mask `limits` may be extended; empty where it is not proven that any has to be.
+    """
     relaxed, row, sign = elastic(program, limits)
     # A cheap proof first: rows that are short even for fractions of options.
     answer = solve_lp(relaxed, Limits(time_s=timer.remaining_s()))

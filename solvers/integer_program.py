@@ -172,7 +172,10 @@ def _distinct(table: csr_array) -> list[int]:
 
 
 def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return the largest power of two per row that keeps its sums small, and the mask of integer rows (1)."""
+    """Return the largest power of two per row that keeps its sums small, and the rows of integers, kept at 1.
+
+    `table` is the program's matrix with the costs as one more row, `width` the size of each column at most.
+    """
     row = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
     free = program.n_groups + np.arange(program.n_columns - program.n_choices)
     owner = np.concatenate([group_of_choice(program), free])[table.indices]
@@ -195,7 +198,10 @@ def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[Floa
 def _units(
     program: Program, table: csr_array, scale: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray:
-    """Choose steps of the continuous columns that balance rounding of their coefficients and their values."""
+    """Return a step for every column: 1 for integers; others' balance rounding of coefficients and of values.
+
+    `table` and `scale`, one factor per row, are as of `_scales`.
+    """
     width, size = upper - lower, np.maximum(np.abs(lower), np.abs(upper))
     entry = table.tocoo()
     continuous = ~program.integer[entry.col]
@@ -219,19 +225,16 @@ def _finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
     """Return finite bounds of the columns; a missing one is replaced by one that some optimum satisfies.
 
     A column of nonnegative cost that rows bound only from below has an optimal value no larger than the
-    largest such bound; the mirrored case likewise.
-
-    Raises
-    ------
-    UnboundedError
+    largest such bound; the mirrored case likewise. Raises UnboundedError where no row implies one.
     """
     lower, upper = program.lower.copy(), program.upper.copy()
     for j in np.flatnonzero(~(np.isfinite(lower) & np.isfinite(upper))):
-        implied = _implied(program, int(j), lower, upper)
-        if not np.isfinite(upper[j]) and program.cost[j] >= 0 and implied is not None:
-            upper[j] = max(implied[1], lower[j] if np.isfinite(lower[j]) else implied[0])
-        if not np.isfinite(lower[j]) and program.cost[j] <= 0 and implied is not None:
-            lower[j] = min(implied[0], upper[j] if np.isfinite(upper[j]) else implied[1])
+        if (implied := _implied(program, int(j), lower, upper)) is not None:
+            least, most = implied
+            if not np.isfinite(upper[j]) and program.cost[j] >= 0:
+                upper[j] = max(most, lower[j] if np.isfinite(lower[j]) else least)
+            if not np.isfinite(lower[j]) and program.cost[j] <= 0:
+                lower[j] = min(least, upper[j] if np.isfinite(upper[j]) else most)
         if program.integer[j]:
             lower[j], upper[j] = np.floor(lower[j]), np.ceil(upper[j])
         if not (np.isfinite(lower[j]) and np.isfinite(upper[j])):

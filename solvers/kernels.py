@@ -85,13 +85,7 @@ class Kernel:
 
 
 def kernel(program: Program, keep: BoolArray) -> Kernel:
-    """Restrict a program.
-
-    Parameters
-    ----------
-    keep : bool array, shape (n_choices,)
-        At least one column of every group.
-    """
+    """Restrict a program to a mask of choice columns, at least one of every group, and the free columns."""
     start, n = program.group_start, program.n_choices
     counts = np.zeros(0, dtype=np.int64)
     if program.n_groups:
@@ -105,12 +99,9 @@ def kernel(program: Program, keep: BoolArray) -> Kernel:
 
 
 def cheapest(above: FloatArray, size: int) -> BoolArray:
-    """The columns of least reduced cost above their group's least, about `size` of them, with all ties.
+    """Mask of the columns of least reduced cost above their group's least, about `size`, with all ties.
 
-    Parameters
-    ----------
-    above : float array, shape (n_choices,)
-        From `Program.above_least`; every group has a column with 0.
+    `above` is from `Program.above_least`; every group has a column with 0.
     """
     if size >= len(above):
         return np.ones(len(above), dtype=bool)
@@ -118,7 +109,7 @@ def cheapest(above: FloatArray, size: int) -> BoolArray:
 
 
 def relaxed(program: Program, prices: FloatArray, timer: Timer) -> Solution:
-    """Solve the LP relaxation by sifting: over the kernel of some prices, which what reduces its cost joins.
+    """Solve the LP relaxation by sifting: over the kernel of some prices, which columns that save cost join.
 
     The nearer the prices are to those of the optimum, the fewer columns are ever looked at.
     """
@@ -155,13 +146,9 @@ def _extensible(program: Program) -> Program:
 def improved(
     program: Program, prices: FloatArray, x: FloatArray, target: float, timer: Timer
 ) -> Iterator[FloatArray]:
-    """Better and better points, until one costs at most `target` or none is found any more.
+    """Yield better points than the feasible `x`, until one costs at most `target` or no more are found.
 
-    Parameters
-    ----------
-    prices : float array, shape (n_rows,)
-    x : float array, shape (n_columns,)
-        A feasible point.
+    Row prices say which groups are decided anew, and among which of their columns.
     """
     above, group, rng = program.above_least(prices), group_of_choice(program), np.random.default_rng(0)
     # The rank of every column in its group, the cheapest first.
@@ -182,12 +169,12 @@ def improved(
                 x, cost, failures = answer.x, found, 0
                 yield x
         if cost - answer.bound > _LEFT * (cost - target):
-            size = max(1.0, size / _GROWTH)
+            size = max(1.0, size / _GROWTH)  # too hard a MIP
         elif failures and failures % _PATIENCE == 0:
             size = min(program.n_groups, size * _GROWTH)
 
 
 def _excessive(excess: FloatArray, most: int, rng: np.random.Generator) -> IntArray:
-    """Groups at random, the likelier the more their columns are above the least."""
+    """Draw `most` groups, each the likelier the larger the excess of its column over the group's least."""
     weight = excess + (_FLOOR * float(excess.max()) or 1.0)
     return rng.choice(len(excess), min(most, len(excess)), replace=False, p=weight / weight.sum())

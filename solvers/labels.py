@@ -55,10 +55,7 @@ _LARGEST = 1e9
 def solve(program: Program, limits: Limits) -> Solution | None:
     """Solve a program of choices under few rows; see the module's text.
 
-    Returns
-    -------
-    Solution or None
-        None where the program is another one, has no point, or takes too many labels.
+    None where the program is another one, has no point, or takes too many labels.
     """
     if not _fits(program):
         return None
@@ -94,10 +91,10 @@ def _fits(program: Program) -> bool:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a program, written out: what columns use, and what is left of `limit` and `slip` beyond.
+    """The rows of a program, written out: `use` by the columns, `limit`, and the `slip` allowed beyond it.
 
-    Limits are multiples of their row's coefficients where these are whole; `binding` are the rows that some
-    choice fills, or breaks.
+    Limits are multiples of the greatest divisor of their row's coefficients where these are whole; `binding`
+    are the rows that some choice fills, or breaks.
     """
 
     program: Program
@@ -168,7 +165,11 @@ class _TooManyError(Exception):
 
 
 class _Search:
-    """Labels from the columns of least reduced cost on, at prices that are at most 0."""
+    """Labels from the columns of least reduced cost on, at prices that are at most 0.
+
+    `_base` are these columns, by group, and `_room` what they leave of the rows that may bind. Of these rows
+    `_price` is the price without its sign, `_slip` the excess allowed; `_bound` is what the prices prove.
+    """
 
     def __init__(self, rows: _Rows, prices: FloatArray, timer: Timer) -> None:
         program = rows.program
@@ -189,7 +190,8 @@ class _Search:
         self._bound = cost - float(self._price @ self._room)
 
     def within(self, gap: float) -> tuple[IntArray, float] | None:
-        """Columns of the best point, or of one within the gap, and what is proven; None if there is none."""
+        """Columns of the best point, or of one within the gap, and the bound proven; None for no point."""
+        # `spare` is what the best point so far costs above the bound.
         bound, spare, columns = self._bound, np.inf, self._base
         if (self._room >= -self._slip).all():
             spare = float(self._price @ np.maximum(self._room, 0.0))
@@ -213,12 +215,13 @@ class _Search:
         return float(self._above.max(initial=0.0)) * len(self._base) + float(self._price @ left)
 
     def _open(self, spare: float) -> _Open:
-        """Changes that cost less."""
+        """Changes of the groups' columns of least reduced cost that cost less than `spare` above these."""
         cheap = self._above < spare
         cheap[self._base] = False
         column = np.flatnonzero(cheap)
         first = np.full(len(self._base), np.inf)
         np.minimum.at(first, self._group[column], self._above[column])
+        # Groups in the order of their cheapest change, each with its own together.
         column = column[np.lexsort((self._group[column], first[self._group[column]]))]
         group, above = self._group[column], self._above[column]
         use = self._use[column] - self._use[self._base[group]]
@@ -230,14 +233,14 @@ class _Search:
         return _Open(column, above, use, groups, first[group[begins]], rise, fall)
 
     def _explored(self, spare: float, gap: float) -> tuple[float, IntArray, bool] | None:
-        """The best point that costs less above the bound, if there is one, or the first within the gap.
+        """The best point that costs less than `spare` above the bound, or the first within the relative gap.
 
-        It comes as its cost above the bound, its columns, and whether no other costs less.
+        It comes as its cost above the bound, its columns, and whether no other costs less; None for no point.
         """
         left, found = self._open(spare), None
         n_rows = self._use.shape[1]
-        nothing = np.zeros(1, dtype=np.int64)
-        stages = [_Labels(np.zeros((1, n_rows)), np.zeros(1), nothing, nothing - 1)]
+        parent, column = np.zeros(1, dtype=np.int64), np.full(1, -1)
+        stages = [_Labels(np.zeros((1, n_rows)), np.zeros(1), parent, column)]
         for number, first in enumerate(left.first.tolist()):
             if first >= spare:
                 break
@@ -255,7 +258,7 @@ class _Search:
         return None if found is None else (spare, self._columns(stages, *found), True)
 
     def _extended(self, labels: _Labels, left: _Open, number: int, spare: float) -> _Labels:
-        """Labels with and without the changes of one more group, those that may lead to a better point."""
+        """Labels with and without changes of the group `number` that may come to less than `spare`."""
         changes = left.groups[number]
         above = left.above[changes][:, None] + labels.above
         self._work += (above.size + _STAGE) * (2 + labels.use.shape[1])
@@ -276,6 +279,7 @@ class _Search:
         It is that of the costliest row: what is left is filled or paid at its price, too much needs room.
         """
         room = self._room - labels.use
+        # Of a unit: what filling it costs at least, by changes of these groups or paid, and what freeing one.
         fill = np.maximum(room, 0.0) * np.minimum(self._price, left.rise[number])
         excess = np.where(room < -self._slip, -room, 0.0)
         make_room = np.multiply(excess, left.fall[number], out=np.zeros_like(room), where=excess > 0.0)
@@ -285,6 +289,7 @@ class _Search:
         """Labels without those that use no less than another one, and as much of all rows but the last."""
         if len(labels.above) == 0:
             return labels
+        # What a label costs with what it leaves of the rows at their prices, up to a constant.
         cost = labels.above - labels.use @ self._price
         order = np.lexsort((cost, *labels.use.T[::-1]))
         use, cost = labels.use[order, :-1], cost[order]
@@ -298,7 +303,7 @@ class _Search:
         return labels.take(order[kept])
 
     def _columns(self, stages: list[_Labels], number: int, label: int) -> IntArray:
-        """Columns of a label, shape (n_groups,)."""
+        """Columns of the groups by a label of the stage of that number, shape (n_groups,)."""
         columns = self._base.copy()
         for labels in stages[number:0:-1]:
             if (column := int(labels.column[label])) >= 0:

@@ -88,7 +88,7 @@ class ScaledModel:
         return x * self.column_factor
 
     def prices(self, y: FloatArray, n_rows: int) -> FloatArray:
-        """Prices of its coupling rows."""
+        """Prices of the coupling rows of the program that was scaled, of which there are `n_rows`."""
         return (y * self.row_factor / self.cost_factor)[:n_rows]
 
     def cost_of(self, value: float) -> float:
@@ -154,7 +154,7 @@ def _power_of_two(values: FloatArray) -> FloatArray:
 
 
 def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = False) -> highspy.Highs:
-    """HiGHS with a model, or with its LP relaxation, and as much time as is left."""
+    """HiGHS with a model, or with its LP relaxation, these limits, and the time that the timer leaves."""
     solver, lp = highspy.Highs(), model.program
     _pass_log_on(solver)
     solver.setOptionValue("small_matrix_value", _LEAST_ENTRY)
@@ -197,11 +197,11 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
 
 
 def _pass_log_on(solver: highspy.Highs) -> None:
-    """Let HiGHS say what it does to whom wants to read it, and to nobody else."""
+    """Pass HiGHS's log to this context's reader; without one it prints nothing."""
     take = log()
     solver.setOptionValue("output_flag", take is not None)
     if take is not None:
-        # It tells callbacks only what it writes somewhere, too.
+        # HiGHS passes to callbacks only what it also writes somewhere.
         solver.setOptionValue("log_to_console", False)
         solver.setOptionValue("log_file", os.devnull)
         solver.cbLogging.subscribe(lambda event: take(event.message))

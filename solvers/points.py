@@ -29,12 +29,8 @@ def feasible(program: Program | KindProgram, x: Any) -> bool:
 def feasible_point(program: Program, x: FloatArray) -> FloatArray | None:
     """Round the integer columns of a point and make its continuous columns optimal for them.
 
-    Solvers return integer columns up to a tolerance, and the continuous columns fit those.
-
-    Returns
-    -------
-    float array or None
-        None when no value of the continuous columns satisfies the rows.
+    Solvers return integer columns up to a tolerance, and the continuous columns fit those. None when no value
+    of the continuous columns satisfies the rows.
     """
     x = program.rounded(x)
     continuous = np.flatnonzero(~program.integer)
@@ -53,7 +49,7 @@ def feasible_point(program: Program, x: FloatArray) -> FloatArray | None:
 
 
 def _best_value(program: Program, x: FloatArray, column: int) -> float | None:
-    """Value of the only continuous column that costs least with the others of a point."""
+    """Value of the only continuous column that costs least with the others of `x`; None where none fits."""
     x[column] = 0.0
     used = program.matrix @ x
     coefficient = program.matrix[:, [column]].toarray().ravel()
@@ -130,7 +126,7 @@ def solve_as_written(
     """
     bound, starts, current = relaxed.bound, dict[int, int](), program
     for attempt in range(_ATTEMPTS):
-        # What bounds tighter rows bounds too little of the program.
+        # A bound under tighter rows need not be one of the program.
         with nullcontext() if attempt == 0 else announcing_under(bound):
             answer = ask(current)
         if attempt == 0:
@@ -144,7 +140,7 @@ def solve_as_written(
             if best is None or program.objective(point) < program.objective(best):
                 best, starts = point, answer.starts
             break
-        # The solver used its tolerance; ask again with that much less room.
+        # The solver used its tolerance; ask again with twice that much less room.
         tighter = _tightened(current, np.where(program.integer, np.round(answer.x), answer.x))
         if tighter is None or answer.limit == "time" or timer.over():
             break

@@ -83,7 +83,9 @@ def _admit(program: Program, slack: RowSlack, alone: BoolArray) -> IntArray:
 class _Upgrades:
     """Upgrades of the jobs under the rows of a program.
 
-    Columns are looked at a few at a time, thousands of times: on lists, as arrays are slow for that.
+    Of rows `_activity` is what is used, `_reach` what may be, and `_counts_gpus` whether they count GPUs; of
+    columns `_possible` is whether they still can be upgrades. `chosen` is the column of each job. All are
+    lists: columns are looked at a few at a time, thousands of times, and arrays are slow for that.
     """
 
     def __init__(self, program: Program, slack: RowSlack, alone: BoolArray) -> None:
@@ -93,6 +95,7 @@ class _Upgrades:
         self._gpus = gpus.tolist()
         self._completion_s, self._energy_j = completion_s.tolist(), energy_j.tolist()
         self._start, self.chosen = slack.group_start.tolist(), slack.chosen.tolist()
+        # Rows and uses of all columns, one after the other; those of each begin at its `_first`.
         self._first = slack.uses.indptr.tolist()
         self._entries = list(zip(slack.uses.indices.tolist(), slack.uses.data.tolist(), strict=True))
         self._activity: list[float] = slack.activity.tolist()
@@ -121,15 +124,15 @@ class _Upgrades:
         return True
 
     def _best(self, job: int) -> tuple[float, int, int] | None:
-        """Heap entry of the job's best upgrade: highest ratio first, then the first job."""
+        """Heap entry of the job's best upgrade: minus its ratio, the job and the option's column."""
         gpus, now = self._gpus, self.chosen[job]
         columns = [c for c in self._columns(job) if self._possible[c] and gpus[c] >= gpus[now]]
-        most = min((gpus[c] for c in columns if gpus[c] > gpus[now]), default=np.inf)
+        next_larger = min((gpus[c] for c in columns if gpus[c] > gpus[now]), default=np.inf)
         now_s, now_j = self._completion_s[now] or 1.0, max(self._energy_j[now], 1e-300)
         best, best_saved, target = 0.0, 0.0, -1
         for column in columns:
             saved = (self._completion_s[now] - self._completion_s[column]) / now_s
-            if gpus[column] > most or not saved > 0:
+            if gpus[column] > next_larger or not saved > 0:
                 continue
             spent = (self._energy_j[column] - self._energy_j[now]) / now_j
             ratio = saved / spent if spent > 0 else np.inf

@@ -102,7 +102,8 @@ def solve(
     target : float
         Points that cost more are of no use: once it is proven that there are no others, nothing else is done.
     steps : sequence of str
-        What is done one after the other; see the methods of these names.
+        Done one after the other: ``glance`` near the LP relaxation's optimum and in the first kernel,
+        ``grow`` to larger kernels, and ``finish`` by branching.
     """
     if (bottleneck := bottleneck_of(program)) is not None:
         return thresholds.solve(bottleneck, limits, start)
@@ -114,7 +115,8 @@ def solve(
     start = start or Start()
     search = _Search(program, limits, timer, target)
     search.offer(start.x)
-    tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
+    least, most = _DUAL_TOLERANCE
+    tolerance = min(max(_DUAL_SHARE * limits.gap, least), most)
     prices, bound = dual_prices(program, timer.remaining_s(), tolerance, start.prices, search.bound_asked())
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
@@ -128,7 +130,8 @@ def solve(
 class Incumbent:
     """The best point and the best bound of a program, by kind or not, while they approach each other.
 
-    Points that cost more than the target are of no use.
+    The point `x` costs `objective`; `prices` prove the bound `priced`, and `bound` is the best so far, which
+    may be higher. Points that cost more than the target are of no use.
     """
 
     def __init__(
@@ -138,9 +141,8 @@ class Incumbent:
         self.x: Any = None
         self.objective = np.inf
         self.prices = np.zeros(program.n_rows)
-        # The bound that the prices prove, and the best bound so far, which may be higher.
         self.priced = self.bound = -np.inf
-        self.failure = ""
+        self.failure = ""  # what HiGHS said when it failed on all open columns
 
     def offer(self, x: Any) -> None:
         """Take a point if it is feasible and better."""
@@ -191,7 +193,11 @@ class Incumbent:
 
 
 class _Search(Incumbent):
-    """Steps that look for points among columns of little reduced cost, and raise the bound."""
+    """Steps that look for points among columns of little reduced cost, and raise the bound.
+
+    Its `prices` prove the bound `priced`, and by them choice columns cost `_above` their group's least; `x`
+    is the best point, and `bound` the best bound, so far.
+    """
 
     def __init__(self, program: Program, limits: Limits, timer: Timer, target: float) -> None:
         super().__init__(program, limits, timer, target)
@@ -213,12 +219,12 @@ class _Search(Incumbent):
 
     def grow(self) -> None:
         """Improve the best point by kernels until few columns are open."""
-        few_fail = self.x is None
+        first_kernel_failed = self.x is None
         if not self.done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self.prices, self.timer))
             if not core.fits(self._program):  # with few rows kernels are enough, and sooner
                 self._search_neighbourhoods()
-        for size in KERNELS if few_fail else KERNELS[1:]:
+        for size in KERNELS if first_kernel_failed else KERNELS[1:]:
             if self.done() or self._open_columns() <= _MOST_COLUMNS:
                 break
             self._improve(self._cheapest(size), nodes=_KERNEL_NODES)
@@ -264,7 +270,7 @@ class _Search(Incumbent):
         return keep if self.x is None else keep | (self.x[: len(keep)] > 0.5)
 
     def _improve(self, keep: BoolArray, nodes: int | None = None, gap: float = 0.0) -> None:
-        """Let HiGHS look for a better point among some columns.
+        """Let HiGHS look for a better point among the columns of a mask, within a number of its nodes.
 
         If these include all open ones, its bound holds for the program, too.
         """
@@ -283,14 +289,16 @@ class _Search(Incumbent):
 
 
 class _Branching:
-    """Best-first branch and bound over some columns, for points that are better than the best one."""
+    """Best-first branch and bound over the columns of `_part`, for points that are better than the best one.
+
+    `_nodes` is a heap of those to split, `_leaf_bound` the least bound of those that are not split further.
+    """
 
     def __init__(self, search: _Search, part: Kernel) -> None:
         self._search = search
         self._part = part
         self._numbers = count()
         self._nodes: list[_Node] = []
-        # Least bound of the nodes that are not split any further.
         self._leaf_bound = np.inf
 
     def branch(self, bound: float, prices: FloatArray) -> float:
@@ -310,7 +318,7 @@ class _Branching:
         return min([self._leaf_bound, *(node.bound for node in self._nodes)])
 
     def _by_count(self, root: _Node) -> list[_Node]:
-        """Return two nodes, with fewer and with more running groups, if the relaxation has a fraction."""
+        """Return two nodes, with fewer and more groups that use any row; none where their number is whole."""
         program, lp = root.small.program, root.lp
         if lp.x is None or lp.prices is None:
             return []
@@ -355,7 +363,7 @@ class _Branching:
         # No better point uses these: reduced-cost fixing by the node's own prices.
         too_dear = small.program.above_least(lp.prices) > self._search.margin(lp.bound)
         children = []
-        for excluded in reversed(sides):
+        for excluded in reversed(sides):  # the first child has the cheaper columns
             keep = node.keep.copy()
             keep[small.columns[excluded]] = False
             keep[small.columns[: len(too_dear)][too_dear]] = False

@@ -95,6 +95,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         announce(bound, prices)
 
         def once(model: ScaledModel, gap: float) -> Answer:
+            """Run the solver once at a relative gap; its outcome in the program's units."""
             ran = interface.run(model.program, replace(limits, gap=gap), timer)
             # Out of time, CBC calls what it has not solved infeasible.
             refuted = ran.ending in _INFEASIBLE or (ran.ending == _NO_OPTIMUM and bound > -np.inf)
@@ -113,6 +114,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
             return Answer(x, interface.implied_bound(program, model, x, gap, bound))
 
         def ask(current: Program) -> Answer:
+            """Run the solver at smaller and smaller gaps until that of `limits` is proven."""
             if timer.over():
                 return Answer(limit="time", detail=f"{name} stopped: out of time")
             # HiGHS as Pyomo sets it takes smaller coefficients for 0, and the others may.
@@ -132,7 +134,10 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
 
 
 def _magnitude(program: Program, x: FloatArray, relaxed: float) -> float:
-    """Largest value that solvers may measure a relative gap against: some leave the offset out."""
+    """Largest value that solvers may measure a relative gap of a point against: some leave the offset out.
+
+    `relaxed` is the bound that is known without them.
+    """
     objective, offset = program.objective(x), program.offset
     against = [objective, objective - offset]
     if relaxed > -np.inf:
@@ -141,9 +146,10 @@ def _magnitude(program: Program, x: FloatArray, relaxed: float) -> float:
 
 
 def _tighter(program: Program, answer: Answer, gap: float, relaxed: float) -> float:
-    """Gap to ask for next, infinite where nothing is left to prove or the solver was not done.
+    """Relative gap to ask for next, infinite where nothing is left to prove or the solver was not done.
 
-    Half the gap relative to the objective, however large the values are that the solver measures it against.
+    Half of `gap` at the objective, however large the values are that the solver measures it against;
+    `relaxed` is the bound that is known without it.
     """
     if answer.x is None or answer.limit is not None or answer.detail:
         return np.inf
@@ -217,7 +223,10 @@ class _Interface:
     def implied_bound(
         self, program: Program, model: ScaledModel, x: FloatArray, gap: float, relaxed: float
     ) -> float:
-        """Bound that follows from a solver's having stopped at a gap, where it was told one."""
+        """Bound that follows from the solver's having stopped at a relative gap with the point `x`.
+
+        -inf where it was told no gap; `relaxed` is the bound that is known without it.
+        """
         if not self._family:
             return -np.inf
         absolute, relative = _LEFT_OUT.get(self._family, (0.0, 0.0))
@@ -234,6 +243,7 @@ class _Interface:
         written = _pyomo_model(model)
         spare_s = _SPARE_S + _SPARE_BUILDS * building.elapsed_s()
         ran = self._guarded(written, self._options(limits), _solver_s(timer, spare_s))
+        # Preprocessing takes some feasible programs for infeasible.
         if self._family in _PLAIN and ran.x is None and ran.limit is None:
             options = {**self._options(limits), **_PLAIN[self._family]}
             second = self._guarded(written, options, _solver_s(timer, spare_s))
@@ -242,6 +252,7 @@ class _Interface:
         return ran
 
     def _options(self, limits: Limits) -> dict[str, Any]:
+        """Values of the solver's options, by the names that its family gives them."""
         gap, threads, seed = _OPTIONS.get(self._family, (None, None, None))
         values = {
             gap: limits.gap,
@@ -252,6 +263,7 @@ class _Interface:
         return told | _ALWAYS.get(self._family, {})
 
     def _guarded(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
+        """Run the solver on Pyomo's model; whatever it raises is the outcome's `ending`."""
         timer = Timer(time_s)
         try:
             return replace(self._run(written, options, time_s), late=timer.over())
@@ -262,6 +274,7 @@ class _Interface:
             return _Ran(f"{type(error).__name__}: {reason}", late=timer.over())
 
     def _run(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
+        """Run the solver on Pyomo's model; it may raise anything."""
         if time_s is not None and self._family == "glpk":
             # glpsol takes whole seconds only, and at 0 it does not begin.
             time_s = max(1, int(time_s / _GLPK_PHASES))

@@ -137,13 +137,7 @@ def descriptions() -> dict[str, str]:
 
 
 def get(name: str) -> Solver:
-    """Solver of that name.
-
-    Raises
-    ------
-    ValueError
-        When there is none; the message lists the known names.
-    """
+    """Solver of that name; without one a ValueError lists the known names."""
     for solver in _SOLVERS:
         if solver.name == name:
             return solver

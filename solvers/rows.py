@@ -117,7 +117,7 @@ def restricted(
 
 
 def _lost(program: Program, decided: csc_array, values: FloatArray) -> FloatArray:
-    """Return the error, by row, of the difference of limits and uses; 0 where all are whole numbers."""
+    """Return the error, by row, of its limits less the uses of decided columns; 0 where all are integers."""
     uses = decided.data * np.repeat(values, np.diff(decided.indptr))
     size = np.bincount(decided.indices, np.abs(uses), program.n_rows)
     broken = np.bincount(decided.indices, uses % 1.0 != 0.0, program.n_rows) > 0.0
@@ -134,7 +134,7 @@ def cost_range(program: Program) -> float:
 
 
 def with_row(program: Program, columns: BoolArray, least: float, most: float) -> Program:
-    """The program with one more row: how many of some choice columns are taken, shape (n_choices,)."""
+    """The program with one more row: of these choice columns, a mask, `least` to `most` are taken."""
     taken = np.zeros((1, program.n_columns))
     taken[0, : program.n_choices] = columns
     return replace(
@@ -156,7 +156,7 @@ def elastic(
     limits : bool array, shape (n_rows,)
         Rows that can be extended.
     most : float
-        How often by their size.
+        Largest extension, in sizes of the limit.
 
     Returns
     -------
@@ -251,7 +251,7 @@ class RowSlack:
         return bool(np.all(self.activity <= self.reach))
 
     def swap_in_order(self, groups: IntArray, targets: IntArray, sources: IntArray | None = None) -> int:
-        """Give groups new columns one after the other, as long as each keeps all limits; the number of swaps.
+        """Give groups the columns `targets` one by one, where all limits are kept; return how many.
 
         A swap is passed over when its group does not hold the column of `sources` at that moment.
         """
@@ -295,7 +295,7 @@ class RowSlack:
         if self._written_out is not None:
             uses = self._written_out[columns]
             beyond = uses > slack
-            if beyond.any():  # as below
+            if beyond.any():  # what the group gives back counts
                 beyond &= uses - self._written_out[self.chosen[self.group[columns]]] > slack
             if but >= 0:
                 beyond[:, but] = False

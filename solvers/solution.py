@@ -182,7 +182,7 @@ def announce(
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Receive the announcements of solvers that run in this block; None where nobody should.
+    """Pass the announcements of solvers that run in this block to a listener; None drops them.
 
     Those about a part of a program, for example, mean nothing to whom asked about the whole.
     """
@@ -204,7 +204,10 @@ def read_by(say: Say | None) -> Iterator[None]:
 
 
 def log() -> Say | None:
-    """Return what takes a library's output, in any pieces and from any thread; None where nobody reads it."""
+    """Return a callback for a library's output, in any pieces, whose whole lines this context's reader gets.
+
+    It can be called from any thread; None where nobody reads.
+    """
     say, rest = _say.get(), ""
     if say is None:
         return None
@@ -230,12 +233,7 @@ def unheard() -> Iterator[None]:
 def announcing_under(bound: float, lift: Callable[[FloatArray], Any] | None = None) -> Iterator[None]:
     """Let what runs here announce points alone: its bounds are of another program than the one asked about.
 
-    Parameters
-    ----------
-    bound : float
-        Of the program asked about.
-    lift : callable, optional
-        From points of the program solved here to those of the one asked about, where they are others.
+    They are announced with the `bound` of the program asked about; `lift` makes its points of those found.
     """
     listener = _listener.get()
 
@@ -249,7 +247,7 @@ def announcing_under(bound: float, lift: Callable[[FloatArray], Any] | None = No
 
 
 def with_listener(callback: Callable[..., None]) -> Callable[..., None]:
-    """Callback for a library that calls it from threads of its own, where nobody would listen."""
+    """Callback for a library that calls it from threads of its own; it brings this context's listener."""
     listener = _listener.get()
 
     def announcing(*arguments: Any) -> None:
@@ -260,17 +258,10 @@ def with_listener(callback: Callable[..., None]) -> Callable[..., None]:
 
 
 def certified(program: Program | KindProgram, prices: FloatArray | None) -> tuple[FloatArray, float]:
-    """Prices with the right signs, and the bound that they prove.
-
-    Returns
-    -------
-    prices : float array, shape (n_rows,)
-    bound : float
-        -inf when neither the prices nor zero prices prove anything.
-    """
+    """Prices with the right signs, and the bound that they prove: -inf where zero prices do not either."""
     y = np.zeros(program.n_rows) if prices is None else signed(program, prices)
     bound = -np.inf
-    for shrinkage in _SHRINKAGES:
+    for shrinkage in _SHRINKAGES:  # rounding can make the bound infinite, which slightly lower prices mend
         shrunk = y * (1.0 - shrinkage)
         bound = program.lagrangian_bound(shrunk)
         if bound > -np.inf:
@@ -314,7 +305,7 @@ def relative_gap(objective: float, bound: float) -> float:
 
 
 def rounding(program: Program | KindProgram, value: float) -> float:
-    """Difference of costs that is rounding, for a program whose cost is about a value."""
+    """Largest difference of costs that may be rounding, where the program's cost is about `value`."""
     size, largest = abs(value), program.largest_cost()
     return max(ROUNDING * max(min(1.0, largest), size), LAST_DIGITS * largest)
 
@@ -331,10 +322,7 @@ def conclude(
 ) -> Solution:
     """State an answer from a point, if there is one, and a valid lower bound.
 
-    Parameters
-    ----------
-    limit : str, optional
-        The limit that stopped the solver before it was done.
+    `limit` stopped the solver before it was done, and `detail` are its words for it.
     """
     if x is None:
         return Solution(Termination("no_solution", limit, detail), bound=bound, prices=prices)

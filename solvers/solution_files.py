@@ -48,13 +48,7 @@ class SolutionFile:
     objective: float | None = None
 
     def point(self, program: Program, table: Exported) -> tuple[FloatArray | None, list[str]]:
-        """The point of a program, its integer columns exact and the others the best for them.
-
-        Parameters
-        ----------
-        program : Program
-        table : Exported
-            What is exported of it.
+        """The point of a program, exported as `table`; integer columns are exact, the others best for them.
 
         Returns
         -------
@@ -84,18 +78,9 @@ class SolutionFile:
 
 
 def read_solution(text: str, columns: Sequence[str]) -> SolutionFile:
-    """Read a file that a solver has written.
+    """Read a file that a solver has written of an exported program with these columns, by name, in order.
 
-    Parameters
-    ----------
-    text : str
-    columns : sequence of str
-        Names of the exported file's columns, in its order.
-
-    Raises
-    ------
-    ValueError
-        For a form that is not known, a damaged file, and one that holds no solution.
+    Raises ValueError for a form that is not known, a damaged file, and one that holds no solution.
     """
     lines = [line.rstrip() for line in text.splitlines()]
     first = next((line.strip() for line in lines if line.strip()), "")
@@ -103,7 +88,7 @@ def read_solution(text: str, columns: Sequence[str]) -> SolutionFile:
 
 
 def _reader(first: str) -> Callable[[list[str], Sequence[str]], SolutionFile]:
-    """Return the reader of a file, by its first line."""
+    """Return the reader of a file, by its first line; all take its lines and the exported columns' names."""
     if first == "Model status":
         return _highs
     if first.startswith(("solution status:", "objective value:", "no solution available")):
@@ -123,9 +108,10 @@ def _reader(first: str) -> Callable[[list[str], Sequence[str]], SolutionFile]:
 
 
 def _highs(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    """HiGHS's raw form; `columns` is not needed, but as all readers take it."""
     status = next((line for line in lines[1:] if line), "none")
     at = next((i for i, line in enumerate(lines) if line.startswith("# Primal solution")), len(lines))
-    if _is_none(status) or at + 1 >= len(lines) or lines[at + 1] != "Feasible":
+    if _says_none(status) or at + 1 >= len(lines) or lines[at + 1] != "Feasible":
         raise _no_solution(status)
     objective = _after("Objective", lines[at + 2 : at + 3])
     number = _after("# Columns", lines[at + 3 : at + 4])
@@ -141,21 +127,23 @@ def _highs(lines: list[str], columns: Sequence[str]) -> SolutionFile:
 
 
 def _scip(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    """SCIP's form: columns by name; `columns` is not needed, but as all readers take it."""
     told = [line for line in lines if line]
     status = next((line.partition(":")[2].strip() for line in told if line.startswith("solution status")), "")
     objective = _after("objective value:", told)
-    if _is_none(status) or objective is None or math.isinf(objective):
+    if _says_none(status) or objective is None or math.isinf(objective):
         raise _no_solution(status or told[0])
     rows = (line.split()[:2] for line in told if not line.startswith(("solution status", "objective value")))
     return SolutionFile("scip", _values("SCIP", rows), objective)
 
 
 def _cbc(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    """CBC's form: columns by number, name and value; `columns` is not needed, but as all readers take it."""
     first, *rest = [line for line in lines if line.strip()]
     found = _CBC.match(first)
     assert found is not None
     status, objective = found[1], _number("CBC", found[2])
-    if _is_none(status):
+    if _says_none(status):
         raise _no_solution(status)
     # Two asterisks stand before what CBC itself calls infeasible: it is looked at like the rest.
     rows = (line.replace("**", "", 1).split()[1:3] for line in rest)
@@ -173,7 +161,7 @@ def _glpk(lines: list[str], columns: Sequence[str]) -> SolutionFile:
         raise ValueError(f"it is of a program with {head[3]} columns, this one has {len(columns)}")
     if set(head[4:-1]) <= {"u", "n", "i"}:
         raise _no_solution({"n": "infeasible"}.get(head[4], "undefined"))
-    at = 3 if head[1] == "bas" else 2
+    at = 3 if head[1] == "bas" else 2  # of a basis a column's status stands before its value
     rows = []
     for part in parts:
         if part[0] == "j":
@@ -210,7 +198,7 @@ def _glpk_report(lines: list[str], columns: Sequence[str]) -> SolutionFile:
 
 
 def _gurobi(lines: list[str], columns: Sequence[str]) -> SolutionFile:
-    """Gurobi's form, and that of MIPLIB: a name and a value in each line."""
+    """Gurobi's form, and MIPLIB's: a name and a value in each line; `columns` is as all readers take it."""
     said = [line.lstrip("# ") for line in lines if line.startswith("#")]
     rows = [line.split() for line in lines if line and not line.startswith("#")]
     objective = _after("Objective value =", said)
@@ -222,7 +210,7 @@ def _gurobi(lines: list[str], columns: Sequence[str]) -> SolutionFile:
 
 
 def _values(solver: str, rows: Iterable[Sequence[str]]) -> dict[str, float]:
-    """Columns by name."""
+    """Values by column; rows are pairs of these, and messages name the solver."""
     values: dict[str, float] = {}
     for row in rows:
         if len(row) != 2:
@@ -237,7 +225,7 @@ def _values(solver: str, rows: Iterable[Sequence[str]]) -> dict[str, float]:
 
 
 def _all_values(rows: Sequence[Sequence[str]], columns: int) -> dict[str, float]:
-    """Columns by name of GLPK, which writes all of them."""
+    """Values by column of GLPK, which writes all columns, of which there are so many."""
     values = _values("GLPK", rows)
     if len(values) < columns:
         raise ValueError(f"the file ends early: {len(values)} of {columns} columns are there")
@@ -245,6 +233,7 @@ def _all_values(rows: Sequence[Sequence[str]], columns: int) -> dict[str, float]
 
 
 def _number(solver: str, text: str, place: str = "") -> float:
+    """Number that a text says; messages begin with the place and name the solver."""
     try:
         number = float(text)
     except ValueError:
@@ -256,12 +245,12 @@ def _number(solver: str, text: str, place: str = "") -> float:
 
 
 def _after(label: str, lines: Iterable[str]) -> float | None:
-    """Number behind a label at the beginning of a line."""
+    """Number behind a label at the beginning of a line; None where no line has it."""
     found = next((line.removeprefix(label).strip() for line in lines if line.startswith(label)), None)
     return None if found is None else _number("a solver", found)
 
 
-def _is_none(status: str) -> bool:
+def _says_none(status: str) -> bool:
     """True if a solver says that what it has written is no solution."""
     return status.lower().startswith(("infeasible", "integer infeasible", "unbounded"))
 

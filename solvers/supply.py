@@ -40,16 +40,12 @@ Solver = Callable[[Program, Limits, Start | None], Solution]
 def solve_without(
     program: Program, limits: Limits, start: Start | None, solver: Solver, otherwise: Solver | None
 ) -> Solution:
-    """Solve the program without the columns that supply rows, and find these.
+    """Solve the program by `solver` without the columns that supply rows, and find these.
 
-    Parameters
-    ----------
-    program : Program
-        With `Program.supply`.
-    otherwise : callable, optional
-        Solves the program itself where they cannot be found.
+    `otherwise` solves the program itself where they cannot be found.
     """
     timer, parts = Timer(limits.time_s), _Parts.of(program)
+    # The module's lambda of every row that rules choices out, shape (n_cuts, n_rows).
     priced = parts.known(start)
     begun = None if start is None else parts.start(start, len(priced))
     with listening(None):  # points of smaller programs are none of this one
@@ -96,21 +92,21 @@ class _Parts:
         return prices[None, :][: int(prices.any())]
 
     def start(self, start: Start, known: int) -> Start:
-        """Start of `under`, by whose last row, if there is one, the columns have been priced before."""
+        """Start of `under`, from one of the program; its last rows, `known` in number, are cuts."""
         x = None if start.x is None else start.x[: self.n]
-        return Start(
-            x, None if start.prices is None else np.append(start.prices[self.rows], np.full(known, -1.0))
-        )
+        # A cut is the sum of rows at their prices, so its own price is one, as of an upper limit.
+        cuts = np.full(known, -1.0)
+        return Start(x, None if start.prices is None else np.append(start.prices[self.rows], cuts))
 
     def prices(self, prices: FloatArray, priced: FloatArray) -> FloatArray:
-        """Prices of the program from those of `under`."""
+        """Prices of the program from those of `under`, whose last rows are the cuts of `priced`."""
         found = np.zeros(self.program.n_rows)
         n = len(prices) - len(priced)
         found[self.rows] = prices[:n]
         return np.asarray(found + prices[n:] @ priced)
 
     def under(self, priced: FloatArray) -> Program:
-        """The program without these columns, under a row for each vector of prices of its rows."""
+        """The program without these columns, under a cut for each vector of prices of its rows."""
         program, n = self.program, self.n
         by_row = program.matrix[:, :n].tocsr()
         supply = np.minimum(priced @ program.matrix[:, n:], 0.0) @ program.upper[n:]
@@ -141,7 +137,7 @@ class _Parts:
         return whole if program.violation(whole) <= VIOLATION else None
 
     def lacking(self, x: FloatArray, timer: Timer) -> FloatArray | None:
-        """Prices of rows that say that nothing supplies them, shape (n_rows,); None where fractions do."""
+        """Row prices that prove that nothing supplies `x`, shape (n_rows,); None where fractions do."""
         program, n, own = self.program, self.n, ~self.rows
         left = program.row_upper[own] - (program.matrix[:, :n] @ x)[own]
         supply, builder = program.matrix[:, n:].tocsr()[own].tocoo(), ProgramBuilder()

@@ -84,7 +84,7 @@ class _Search:
         return conclude(bottleneck.program, self._limits, self.x, bound, prices, limit, detail)
 
     def _reach(self, place: int) -> Solution:
-        """Solve for any point within a level by HiGHS, in the columns of the program."""
+        """Solve for any point within the level of that index by HiGHS, in the columns of the program."""
         restricted, columns = self._bottleneck.at(place)
         with unheard():
             limits = replace(self._limits, time_s=self._timer.remaining_s())

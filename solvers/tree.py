@@ -21,7 +21,7 @@ from wattsched.topology.arrays import FloatArray
 
 MOST_NODES = 2_000
 """Nodes of a tree, at most."""
-_NONE = 1.0
+_NO_POINTS = 1.0
 """Value to prove of a program without costs: any bound above 0 says that it has no points."""
 
 
@@ -113,8 +113,9 @@ def prove(
             proven = min(proven, node.bound)
             continue
         above = grown[node.number]
-        above.split, above.inside, above.outside = split[0], len(grown), len(grown) + 1
-        for case in split[1:]:
+        above.split, *cases = split
+        above.inside, above.outside = len(grown), len(grown) + 1
+        for case in cases:
             inherited = branching.inherited(node.prices)
             bound = branching.program(case).lagrangian_bound(inherited)
             heapq.heappush(left, child := _Open(bound, len(grown), case, inherited))
@@ -135,12 +136,12 @@ def prove_threshold(
     if place == 0:
         return None
     reached, columns = bottleneck.at(place - 1)
-    grown = prove(reached, _NONE, timer, nodes=nodes)
-    if grown.bound < _NONE:
+    grown = prove(reached, _NO_POINTS, timer, nodes=nodes)
+    if grown.bound < _NO_POINTS:
         return None
     for node in grown.nodes:
         prices = np.zeros(bottleneck.program.n_rows)
-        # Multiples of them prove the same.
+        # Multiples of prices prove the same; these are at most 1.
         prices[bottleneck.rows] = node.prices / max(1.0, float(np.abs(node.prices).max(initial=0.0)))
         node.prices = prices
         if isinstance(node.split, Choices):

@@ -97,12 +97,7 @@ class Worker:
         return self._caller == os.getpid() and self._process.poll() is None
 
     def solve(
-        self,
-        name: str,
-        program: Program,
-        limits: Limits,
-        start: Start | None = None,
-        grace_s: float = 0.5,
+        self, name: str, program: Program, limits: Limits, start: Start | None = None, grace_s: float = 0.5
     ) -> Solution:
         """Solve there; the process is killed when it overruns its time or this call is interrupted.
 
@@ -197,6 +192,7 @@ class Worker:
         self._process.wait()
 
     def _cause_of_death(self) -> str:
+        """Signal that ended the process, or its exit code and last line of standard error, for a message."""
         # The pipe is closed: the process is dead or about to be.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1.0)

@@ -55,13 +55,9 @@ def interrupted() -> bool:
 
 @contextmanager
 def ending_soon(end: Callable[[], None]) -> Iterator[None]:
-    """Have SIGINT and SIGTERM end what is within, or the process where it has not ended soon after.
+    """Have SIGINT and SIGTERM end this block by `end`, or the process where it has not ended soon after.
 
-    Parameters
-    ----------
-    end : callable
-        Tells what is within to end; called in another thread, as a handler may have interrupted who holds a
-        lock that it would take.
+    `end` is called in another thread, as a handler may have interrupted who holds a lock that it would take.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # another one handles signals

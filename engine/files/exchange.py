@@ -86,7 +86,8 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     OSError
         When a file cannot be read.
     """
-    return imported(form, *files, **options)[0]
+    instance, _ = imported(form, *files, **options)
+    return instance
 
 
 def imported(form: str, *files: File, **options: Any) -> tuple[Instance | PlacementInstance, list[Entry]]:
@@ -94,24 +95,24 @@ def imported(form: str, *files: File, **options: Any) -> tuple[Instance | Placem
     require_known("form", form, known := formats())
     for file in files:
         require("files", file, (str, os.PathLike), "paths")
-    found, window = known[form], options.get("window") is not None
-    own = [] if window else [parameter.name for parameter in reading_of(found)]
-    rest = WINDOW if window and found.windows else ROUND if found.yields == "jobs" else ()
+    rules, window = known[form], options.get("window") is not None
+    of_reader = [] if window else [parameter.name for parameter in reading_of(rules)]
+    of_instance = WINDOW if window and rules.windows else ROUND if rules.yields == "jobs" else ()
     for name in options:
-        if name not in (*own, *rest):
+        if name not in (*of_reader, *of_instance):
             raise ValueError(f"`{name}` does not go with the format {form}{' and a window' * window}")
-    require_types(_window if window else found.read, options)
+    require_types(_window if window else rules.read, options)
     require_types(round_at, options)
     if window:
         return _window(files, **options)
-    if found.yields == "cluster" and len(files) != 1:
-        two = ", or with --window two, nodes and tasks" if found.windows else ""
+    if rules.yields == "cluster" and len(files) != 1:
+        two = ", or with --window two, nodes and tasks" if rules.windows else ""
         raise ValueError(f"{form}: takes one file of nodes{two}; got {len(files)} without it")
     require_once(files)
-    reading = {name: options.pop(name) for name in own if name in options}
-    read = [found.read(file, **reading) for file in files]
-    if found.yields == "jobs":
-        return _round(_told_apart(read, files) if found.numbered else read, files, options)
+    reading = {name: options.pop(name) for name in of_reader if name in options}
+    read = [rules.read(file, **reading) for file in files]
+    if rules.yields == "jobs":
+        return _round(_told_apart(read, files) if rules.numbered else read, files, options)
     gpus = sum(node.gpus for node in read[0].nodes)
     entry = Entry("read", f"nodes with {gpus:,} GPUs", len(read[0].nodes))
     return Instance(name=read[0].name, cluster=read[0], jobs=[]), [entry]
@@ -120,7 +121,10 @@ def imported(form: str, *files: File, **options: Any) -> tuple[Instance | Placem
 def _round(
     traces: list[list[TraceJob]], files: Sequence[File], options: dict[str, Any]
 ) -> tuple[Instance, list[Entry]]:
-    """Round of the jobs of all files; the readers have refused a job that is in a file twice."""
+    """Round of the jobs of all files, and what was read, left out and assumed; options as of `import_trace`.
+
+    The readers have refused a job that is in a file twice.
+    """
     found: dict[str, File] = {}
     for file, trace in zip(files, traces, strict=True):
         for job in trace:
@@ -141,7 +145,7 @@ def _round(
         ("left out", "not in the system at the moment of the round"): [j for j in jobs if j.name not in here],
         ("assumed", "models drawn by the seed"): [j for j in jobs if j.name in here and j.model is None],
     }
-    return made, [Entry.of(*told, part) for told, part in parts.items() if part]
+    return made, [Entry.of(done, what, part) for (done, what), part in parts.items() if part]
 
 
 def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[list[TraceJob]]:
@@ -164,7 +168,10 @@ def _stem(file: File) -> str:
 def _window(
     files: Sequence[File], window: int, arrived: float = 0.8, placed_by: str = "fgd", seed: int = 42
 ) -> tuple[PlacementInstance, list[Entry]]:
-    """Window of tasks on a cluster that other tasks have come to before."""
+    """Window of so many tasks, and what was read and assumed.
+
+    Tasks that ask for `arrived` of the GPU capacity have come before, and the policy `placed_by` placed them.
+    """
     from wattsched.replay.placement.policies import policy_factory
     from wattsched.replay.placement.stream import window_at
 
@@ -189,7 +196,8 @@ CLUSTERS = (
 
 def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> Cluster:
     """Read a cluster alone, as `read_site` does."""
-    return read_site(file, gpu_type, gpus_per_node)[0]
+    cluster, _ = read_site(file, gpu_type, gpus_per_node)
+    return cluster
 
 
 def read_site(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> tuple[Cluster, float | None]:
@@ -342,7 +350,7 @@ def json_schema(
         raise ValueError(f"frontier: is of `problem` shifting, not {problem}")
 
     def narrowed(model: type[BaseModel], name: str, **types: Any) -> type[BaseModel]:
-        """Model with types of the problem where it leaves them open."""
+        """Model of a name, with a type and a default for each field that it leaves open."""
         return create_model(name, __base__=model, __doc__=model.__doc__, **types)
 
     model: type[BaseModel] = rules.instance

@@ -19,13 +19,7 @@ from wattsched.solvers.solution import Solution, Termination
 from wattsched.solvers.solution_files import read_solution
 from wattsched.solving.answer import Answer
 from wattsched.solving.call import Call
-from wattsched.solving.engine import (
-    limits_of,
-    proof_seconds,
-    require_names,
-    sound_instance,
-    with_objective,
-)
+from wattsched.solving.engine import limits_of, proof_seconds, require_names, sound_instance, with_objective
 
 _BY = "highs"
 """A solver of listed columns, as the exported file has them; it is not asked."""

@@ -120,10 +120,10 @@ class Blocks:
         """Draw them into axes whose limits are set."""
         from matplotlib.collections import PolyCollection
 
-        wide, high = points_per_unit(axes)
+        pt_per_x, pt_per_y = points_per_unit(axes)
         x, y = [self.left, self.left, self.right, self.right], [self.bottom, self.top, self.top, self.bottom]
         corners = np.stack([x, y]).transpose(2, 1, 0)
-        sides_pt = np.minimum((self.right - self.left) * wide, (self.bottom - self.top) * high)
+        sides_pt = np.minimum((self.right - self.left) * pt_per_x, (self.bottom - self.top) * pt_per_y)
         for number in range(len(colouring.names)):
             mine = colouring.code == number
             # White edges tell neighbours apart, as far as they leave something between them.
@@ -134,11 +134,10 @@ class Blocks:
 
     def name(self, axes: Axes, colouring: Colouring) -> None:
         """Write the names that fit, short of their ends where that helps, once all else is drawn."""
-        wide, high = points_per_unit(axes, settled=True)
-        wide_pt, size_pt = (
-            (self.right - self.left) * wide,
-            np.minimum(0.8 * (self.bottom - self.top) * high, TEXT_PT),
-        )
+        pt_per_x, pt_per_y = points_per_unit(axes, settled=True)
+        wide_pt = (self.right - self.left) * pt_per_x
+        size_pt = np.minimum(0.8 * (self.bottom - self.top) * pt_per_y, TEXT_PT)
+        # Characters that fit.
         room = np.floor(wide_pt / (WIDTH_OF_CHARACTER * size_pt) - 0.5)
         length = np.array([len(job) for job in self.job])
         fits = np.flatnonzero(
@@ -176,13 +175,13 @@ def shortened(name: str, most: int) -> str:
 
 
 def name_rows(axes: Axes, middles: FloatArray, names: Sequence[str]) -> None:
-    """Name rows on the vertical axis, in a fifth of its width, and not all where letters are too high."""
-    wide, high = points_per_unit(axes)
-    apart_pt = float(np.median(np.diff(middles))) * high if len(middles) > 1 else math.inf
-    every = max(1, math.ceil(9.0 / apart_pt))
+    """Name rows at their middles, in a fifth of the axes' width, and not all where letters are too high."""
+    pt_per_x, pt_per_y = points_per_unit(axes)
+    apart_pt = float(np.median(np.diff(middles))) * pt_per_y if len(middles) > 1 else math.inf
+    every = max(1, math.ceil(9.0 / apart_pt))  # a name takes nine points
     size_pt = TEXT_PT + 1 if every == 1 else TEXT_PT
     left, right = axes.get_xlim()
-    most = max(4, int(0.2 * wide * (right - left) / (WIDTH_OF_CHARACTER * size_pt)))
+    most = max(4, int(0.2 * pt_per_x * (right - left) / (WIDTH_OF_CHARACTER * size_pt)))
     shown = [literal(shortened(name, most)) for name in names]
     axes.set_yticks(middles[::every], shown[::every], fontsize=size_pt)
     axes.tick_params(axis="y", length=0)

@@ -94,17 +94,16 @@ def cluster_map(
     nodes, broken = _nodes(instance)
     held = list(_held(decision))
     for one in held:
-        there = nodes.get(one.node)
-        require_range(there is not None, f"answer: the node of '{one.job}'", "in the instance", one.node)
-        last = one.first + one.gpus - 1
-        require_range(
-            last < (there or 0), f"answer: GPUs of '{one.job}' on '{one.node}'", f"below {there}", last
-        )
+        gpus = nodes.get(one.node)
+        require_range(gpus is not None, f"answer: the node of '{one.job}'", "in the instance", one.node)
+        last, whose = one.first + one.gpus - 1, f"answer: GPUs of '{one.job}' on '{one.node}'"
+        require_range(last < (gpus or 0), whose, f"below {gpus}", last)
     _draw(axes, nodes, broken, held, colour)
     return axes
 
 
 def _decision(answer: Any, problem: str) -> Decision | PlacementDecision:
+    """Decision that an argument `answer` has, for an instance of the problem."""
     if isinstance(answer, str | Path):
         answer = answer_of(read_document(answer), problem, str(answer))
     if isinstance(answer, Result):
@@ -119,7 +118,7 @@ def _decision(answer: Any, problem: str) -> Decision | PlacementDecision:
 
 
 def _nodes(instance: Instance | PlacementInstance) -> tuple[dict[str, int], set[tuple[str, int]]]:
-    """GPUs of each node that has any, and those that are unavailable."""
+    """GPU count of each node that has any, and the GPUs, by node and number, that are unavailable."""
     if isinstance(instance, PlacementInstance):
         nodes = {node.name: node.gpus for node in instance.nodes if node.gpus}
         return nodes, set()
@@ -131,6 +130,7 @@ def _nodes(instance: Instance | PlacementInstance) -> tuple[dict[str, int], set[
 
 
 def _held(decision: Decision | PlacementDecision) -> Iterator[Held]:
+    """Yield what each job or task of a decision has of each node."""
     if isinstance(decision, PlacementDecision):
         for task in decision.placed:
             yield from _runs(task.task, {task.node: task.gpus}, {})
@@ -144,7 +144,7 @@ def _held(decision: Decision | PlacementDecision) -> Iterator[Held]:
 
 
 def _runs(job: str, nodes: Mapping[str, list[int]], settings: Mapping[str, float]) -> Iterator[Held]:
-    """Neighbouring GPUs together."""
+    """Yield what a job has of nodes, with neighbouring GPUs together."""
     total = sum(map(len, nodes.values()))
     for node, gpus in nodes.items():
         ordered = sorted(gpus)
@@ -157,6 +157,7 @@ def _runs(job: str, nodes: Mapping[str, list[int]], settings: Mapping[str, float
 def _draw(
     axes: Axes, nodes: Mapping[str, int], broken: set[tuple[str, int]], held: list[Held], colour: Any
 ) -> None:
+    """Draw nodes, their broken GPUs and what jobs have of them, with a legend and names."""
     from matplotlib.collections import LineCollection, PolyCollection
     from matplotlib.patches import Patch
 
@@ -220,27 +221,28 @@ def _cells(left: float, top: float, gpus: int) -> list[tuple[float, float]]:
 
 
 def _blocks(held: list[Held], corner: Mapping[str, tuple[float, float]]) -> Blocks:
-    """Rectangles; those who have a GPU together divide the height."""
+    """Rectangles of what jobs have; `corner` is of nodes. Those who have a GPU together divide the height."""
     users: dict[tuple[str, int], list[int]] = {}
     for i, one in enumerate(held):
         for gpu in range(one.first, one.first + one.gpus):
             users.setdefault((one.node, gpu), []).append(i)
     left, right, top, bottom = (np.empty(len(held)) for _ in range(4))
     for i, one in enumerate(held):
-        most = max((users[one.node, gpu] for gpu in range(one.first, one.first + one.gpus)), key=len)
+        sharing = max((users[one.node, gpu] for gpu in range(one.first, one.first + one.gpus)), key=len)
         x, y = corner[one.node]
         left[i], right[i] = x + one.first, x + one.first + one.gpus
-        top[i] = y + MARGIN + (1 - 2 * MARGIN) * most.index(i) / len(most)
-        bottom[i] = y + MARGIN + (1 - 2 * MARGIN) * (most.index(i) + 1) / len(most)
+        top[i] = y + MARGIN + (1 - 2 * MARGIN) * sharing.index(i) / len(sharing)
+        bottom[i] = y + MARGIN + (1 - 2 * MARGIN) * (sharing.index(i) + 1) / len(sharing)
     return Blocks([one.job for one in held], left, right, top, bottom)
 
 
 def _name_nodes(axes: Axes, corner: Mapping[str, tuple[float, float]]) -> None:
     """Write the names of nodes on their left, the end of long ones, and not all where rows are too low."""
-    wide, high = points_per_unit(axes, settled=True)
-    every = math.ceil(LEAST_PT / (0.9 * high))
-    size_pt = min(TEXT_PT, 0.9 * high * every)
-    for left, top, name in [(*place, name) for name, place in corner.items() if place[1] % every == 0]:
-        most = MOST_CHARACTERS
-        shown = name if len(name) <= most else "\u2026" + name[1 - most :]
-        axes.text(left - 2.0 / wide, top + 0.5, literal(shown), fontsize=size_pt, ha="right", va="center")
+    pt_per_x, pt_per_y = points_per_unit(axes, settled=True)
+    every = math.ceil(LEAST_PT / (0.9 * pt_per_y))
+    size_pt = min(TEXT_PT, 0.9 * pt_per_y * every)
+    for name, (left, top) in corner.items():
+        if top % every == 0:
+            shown = name if len(name) <= MOST_CHARACTERS else "\u2026" + name[1 - MOST_CHARACTERS :]
+            x, y = left - 2.0 / pt_per_x, top + 0.5
+            axes.text(x, y, literal(shown), fontsize=size_pt, ha="right", va="center")

@@ -67,7 +67,7 @@ def frontier(
         results = {"": found} if isinstance(found, ParetoResult) else dict(found)
         criteria = sorted({result.tradeoff for result in results.values()})
         require_range(len(criteria) == 1, "found", "of one criterion", ", ".join(criteria) or "none")
-        criterion = criteria[0]
+        [criterion] = criteria
         for name, result in results.items():
             message = f"'{name}' without any" if name else "none"
             require_range(bool(result.points), "found", "with points", message)
@@ -75,12 +75,13 @@ def frontier(
     else:
         require_range(len(found) > 0, "found", "one replay at least", "none")
         criterion, unit = against, _draw_replays(axes, found, against)
-        seeds = max(Counter(outcome.policy for outcome in found).values())
-        note = over_seeds(seeds)
-    return finished(axes, f"mean completion time, {unit}", AMOUNTS[criterion][0], note, x=0.06, y=0.06)
+        note = over_seeds(max(Counter(outcome.policy for outcome in found).values()))
+    amount, _ = AMOUNTS[criterion]
+    return finished(axes, f"mean completion time, {unit}", amount, note, x=0.06, y=0.06)
 
 
 def _draw_results(axes: Axes, results: Mapping[str, ParetoResult], criterion: str) -> str:
+    """Draw a line for each result, by its name; return the unit of time."""
     _, per = AMOUNTS[criterion]
     totals = {name: [point.result.totals for point in result.points] for name, result in results.items()}
     longest_s = max(each["average_completion_s"] for points in totals.values() for each in points)
@@ -94,29 +95,26 @@ def _draw_results(axes: Axes, results: Mapping[str, ParetoResult], criterion: st
 
 
 def _draw_replays(axes: Axes, outcomes: Sequence[Outcome], criterion: str) -> str:
+    """Draw a marker for each policy, and a line through those not dominated; return the unit of time."""
     points: dict[str, list[tuple[float, float]]] = {}
     for outcome in outcomes:
         total = outcome.meter.energy_j if criterion == "energy" else outcome.meter.carbon_g
         points.setdefault(outcome.policy, []).append((float(outcome.jct_s.mean()), total))
     unit, unit_s = unit_of_time(max(time_s for seeds in points.values() for time_s, _ in seeds))
-    scale = np.array([unit_s, AMOUNTS[criterion][1]])
+    _, per = AMOUNTS[criterion]
+    scale = np.array([unit_s, per])
     means = np.array([np.mean(seeds, axis=0) for seeds in points.values()]) / scale
     for number, (policy, seeds) in enumerate(points.items()):
         _draw_points(axes, number, policy, np.array([seeds]) / scale, "none")
     best = _not_dominated(means)
     if len(best) > 1:
-        axes.plot(
-            *means[best].T,
-            color=LIMIT,
-            linewidth=1.0,
-            linestyle=":",
-            zorder=1,
-            label="none is better in both",
-        )
+        name = "none is better in both"
+        axes.plot(*means[best].T, color=LIMIT, linewidth=1.0, linestyle=":", zorder=1, label=name)
     return unit
 
 
 def _draw_savings(axes: Axes, found: Savings) -> None:
+    """Draw a line for each policy, in percent of the baseline, which is a mark at 100, 100."""
     axes.plot(
         100.0, 100.0, "P", color=LIMIT, markersize=9, label=f"{found.baseline}, without a budget", zorder=1
     )
@@ -127,6 +125,8 @@ def _draw_savings(axes: Axes, found: Savings) -> None:
 
 def _draw_points(axes: Axes, number: int, name: str, points: FloatArray, line: Pattern) -> None:
     """Draw means over seeds, with bars from the least to the most; the points have shape (n, n_seeds, 2)."""
+    # Colours repeat as markers do: the next turn pairs them otherwise.
+    marker = MARKERS[(number + number // len(MARKERS)) % len(MARKERS)]
     means = points.mean(axis=1)
     off = np.abs(np.stack([points.min(axis=1), points.max(axis=1)]) - means)
     several = points.shape[1] > 1
@@ -136,7 +136,7 @@ def _draw_points(axes: Axes, number: int, name: str, points: FloatArray, line: P
         xerr=off[:, :, 0] if several else None,
         yerr=off[:, :, 1] if several else None,
         color=Look.of(number).color,
-        marker=MARKERS[(number + number // len(MARKERS)) % len(MARKERS)],
+        marker=marker,
         linestyle=line,
         label=name,
     )

@@ -111,6 +111,8 @@ class Segments:
         GPUs of each node, in the order of the rows.
     begin_s : float
         Where time begins.
+    first : int array, shape (n_segments,)
+        Number of the first GPU of each.
     values : dict of str to float array
         What they can be coloured by.
     """
@@ -127,7 +129,7 @@ class Segments:
 
     @classmethod
     def of(cls, source: Outcome | pd.DataFrame | str | Path) -> Segments:
-        """Read them."""
+        """Segments of a replay, or of a table as a frame or a file."""
         table = RECORDS["segments"](source) if isinstance(source, Outcome) else _read(source)
         require_range(len(table["job"]) > 0, "source", "a table with a segment at least", "none")
         job, node = ([str(name) for name in table[column]] for column in NAMES)
@@ -148,6 +150,7 @@ class Segments:
             for name, end in zip(node, (first + gpus).tolist(), strict=True):
                 known[name] = max(end, known.get(name, 0))
             nodes, begin_s = {name: known[name] for name in sorted(known, key=_natural)}, float(start_s.min())
+        # What a job starts at once, on whichever nodes, is coloured by all its GPUs.
         _, together = np.unique(np.stack([_codes(job), start_s]), axis=1, return_inverse=True)
         together = together.reshape(-1)
         values = {"gpus": np.bincount(together, gpus)[together].astype(float)}
@@ -174,7 +177,7 @@ class Segments:
             self.end_s[last],
             self.gpus[kept],
             self.first[kept],
-            {"share": share[kept], "of": of[kept]},
+            {"share": share[kept], "of": of[kept]},  # of the height, for `on_gpus`
         )
         return few, Colouring(colouring.title, colouring.names, colouring.code[kept])
 

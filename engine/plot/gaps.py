@@ -167,7 +167,7 @@ def gap_profile(
 
 
 def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Seconds and gaps by name."""
+    """Seconds and gaps by name, of what `gap_over_time` takes."""
     require_range(len(found) > 0, "found", "of one solver or replay at least", "none")
     if not isinstance(found, Mapping):
         rounds = {outcome.policy: (outcome.rounds, outcome.begin_s) for outcome in found}
@@ -177,11 +177,10 @@ def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
     courses = {}
     for name, course in found.items():
         if len(course) and all(isinstance(line, str) for line in course):
-            message = [(float(seen[1]), float(seen[2])) for line in course if (seen := LOGGED.match(line))]
-            require_range(
-                bool(message), f"found: lines of '{name}'", "of a decision with a gap at least", "none"
-            )
-            course = [*zip(*message, strict=True)]
+            seen = [(float(one[1]), float(one[2])) for line in course if (one := LOGGED.match(line))]
+            wanted = "of a decision with a gap at least"
+            require_range(bool(seen), f"found: lines of '{name}'", wanted, "none")
+            course = [*zip(*seen, strict=True)]
         require_range(
             len(course) == 2, f"found: '{name}'", "lines, or seconds and gaps", f"{len(course)} parts"
         )
@@ -203,7 +202,7 @@ def _shown(gap: float) -> float:
 def _measured(
     found: Any, measure: Callable[[list[Run]], Measures], time_limit_s: float | None, gap: float | None
 ) -> tuple[Measures, str]:
-    """Measures that are given, or those of runs that were not skipped; and a note on their limits."""
+    """Measures that are given, or by `measure` those of runs that were not skipped; note on their limits."""
     for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
         require_range(value is None or value >= 0, name, "at least 0", value)
     if isinstance(found, Mapping):
@@ -216,7 +215,7 @@ def _measured(
 
 
 def _instances(measures: Measures, holds: Callable[[float], bool], expected: str) -> int:
-    """Number of instances, all of whose measures are what they must be."""
+    """Number of instances; refuses a measure that does not hold, which means it is not as `expected`."""
     instances = {name for by_instance in measures.values() for name in by_instance}
     require_range(bool(instances), "found", "of one instance at least", "none")
     for solver, by_instance in measures.items():
@@ -231,7 +230,7 @@ def _note(time_limit_s: float | None, gap: float | None) -> str:
 
 
 def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
-    """Make an axis of gaps: logarithmic as far as there are any, then 0; returns its end."""
+    """Make the axis "x" or "y" one of gaps: logarithmic as far as there are any, then 0; return its end."""
     from matplotlib.ticker import NullLocator
 
     known = [value for value in values if math.isfinite(value) and value > LEAST_GAP]
@@ -240,7 +239,7 @@ def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
     end = max(2.0 * most, 10.0 ** (first + 1))
     scale = axes.set_xscale if which == "x" else axes.set_yscale
     axis = axes.xaxis if which == "x" else axes.yaxis
-    # So many that they do not touch each other.
+    # Powers of ten from one tick to the next, so that they do not touch each other.
     every = math.ceil((last - first + 1) / 5)
     scale("symlog", linthresh=10.0**first, linscale=0.6 * every)
     axis.set_ticks([0.0, *(10.0**k for k in range(last, first - 1, -every) if 10.0**k <= end)])
@@ -253,7 +252,7 @@ def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
 def _draw_shares(
     axes: Axes, name: str, number: int, within: FloatArray, instances: int, begin: float, end: float
 ) -> None:
-    """Draw what share of the instances have at most each value."""
+    """Draw what share of the instances have at most each value of `within`, ascending, from begin to end."""
     share = 100 * np.arange(len(within) + 1) / instances
     look = Look.of(number)._asdict()
     axes.step([begin, *within, end], [*share, share[-1]], where="post", label=name, **look)

@@ -70,26 +70,27 @@ def price_history(
     for name in names:
         require_known("names", name, values)
     axes = axes_for(ax)
-    when, message = _times(time_s, len(rounds))
+    when, across = _times(time_s, len(rounds))
     for number, name in enumerate(names):
         largest = float(values[name][np.abs(values[name]).argmax()])
         shown = f"{scarce(name).label}: 100 % = {unit_price(name, largest, goal)}"
         shares = 100 * values[name] / abs(largest) if len(names) > 1 and largest else values[name]
         marker = "o" if len(rounds) <= 30 else None
         axes.plot(when, shares, label=shown, marker=marker, markersize=3, **Look.of(number)._asdict())
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    lowest, _ = axes.get_ylim()
+    axes.set_ylim(bottom=min(0.0, lowest))
     if time_s is None:
         from matplotlib.ticker import MaxNLocator
 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy(axes)
     if len(names) > 1:
-        label(axes, message, "price, % of its largest")
+        label(axes, across, "price, % of its largest")
         legend(axes)
     else:
         only = scarce(names[0])
         per = f" per {only.unit}" if only.unit else ""
-        label(axes, message, f"price of {only.label}, {goal.unit or goal.noun}{per}")
+        label(axes, across, f"price of {only.label}, {goal.unit or goal.noun}{per}")
     return axes
 
 

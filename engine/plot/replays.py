@@ -144,9 +144,9 @@ def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
     axes, (label, unit_s), are_means = axes_for(ax), _time_axis(outcomes), False
     for number, outcome in enumerate(outcomes):
         gpus = int(outcome.trace.available.sum())
-        course = outcome.meter.busy.means(outcome.begin_s, outcome.end_s, MOST_STEPS)
-        are_means |= len(course[1]) == MOST_STEPS
-        _draw_course(axes, outcome, course, unit_s, gpus / 100, Look.of(number))
+        edges, busy = outcome.meter.busy.means(outcome.begin_s, outcome.end_s, MOST_STEPS)
+        are_means |= len(busy) == MOST_STEPS
+        _draw_course(axes, outcome, (edges, busy), unit_s, gpus / 100, Look.of(number))
     axes.set_ylim(0, 103)
     note = "means of short times" if are_means else ""
     return finished(axes, label, "GPUs in use, %", note, x=0.01)
@@ -173,21 +173,16 @@ def _require_some(outcomes: Sequence[Outcome]) -> None:
 
 
 def _draw_course(
-    axes: Axes,
-    outcome: Outcome,
-    course: tuple[FloatArray, FloatArray],
-    unit_s: float,
-    per: float,
-    look: Look,
+    axes: Axes, outcome: Outcome, course: tuple[FloatArray, FloatArray], unit_s: float, per: float, look: Look
 ) -> None:
-    """Draw what stays the same from each time to the next."""
+    """Draw values, in units of `per`, that hold from each edge in s to the next, in units of `unit_s`."""
     edges, values = course
     since = (edges - outcome.begin_s) / unit_s
     axes.stairs(values / per, since, baseline=None, linewidth=1.3, label=outcome.policy, **look._asdict())
 
 
 def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], unit_s: float, per: float) -> None:
-    """Draw the constant power of each period that would spend its budget."""
+    """Draw the constant power, in units of `per` W, of each period that would spend its budget."""
     if outcomes[0].ledger is None:
         return
     begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)

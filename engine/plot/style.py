@@ -132,7 +132,8 @@ def label(axes: Axes, x: str, y: str, *notes: str) -> None:
 
 def legend(axes: Axes, handles: Sequence[Any] | None = None, title: str | None = None) -> None:
     """Name what is drawn above the axes, or on the right where that takes less of them."""
-    handles = axes.get_legend_handles_labels()[0] if handles is None else handles
+    if handles is None:
+        handles, _ = axes.get_legend_handles_labels()
     if not handles:
         return
     wide_in, high_in = size_in(axes)

@@ -41,6 +41,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _fits(value: object, hint: Any) -> bool:
+    """True if a value is of the type that an annotation names."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return True
@@ -52,17 +53,19 @@ def _fits(value: object, hint: Any) -> bool:
     if origin is Callable or hint is Callable:
         return callable(value)
     if hint in _KINDS:
-        return isinstance(value, _KINDS[hint][0]) and (hint is bool or not isinstance(value, bool))
+        kind, _ = _KINDS[hint]
+        return isinstance(value, kind) and (hint is bool or not isinstance(value, bool))
     if not isinstance(value, origin or hint) or (origin is Sequence and isinstance(value, str | bytes)):
         return False
     if origin is Mapping:
-        return all(_fits(key, inner[0]) and _fits(one, inner[1]) for key, one in value.items())
+        return all(all(map(_fits, pair, inner)) for pair in value.items())
     if origin is tuple:
         return len(value) == len(inner) and all(map(_fits, value, inner))
     return origin is not Sequence or all(_fits(one, inner[0]) for one in value)
 
 
 def _words(hint: Any) -> Iterable[str]:
+    """Words, for a message, for each of the types that an annotation names."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return [words for one in inner if one is not NoneType for words in _words(one)]
@@ -71,7 +74,8 @@ def _words(hint: Any) -> Iterable[str]:
     if origin is Callable or hint is Callable:
         return ["a function"]
     if hint in _KINDS:
-        return [_KINDS[hint][1]]
+        _, words = _KINDS[hint]
+        return [words]
     if origin is None:
         return [f"of the type {hint.__name__}"]
     parts = " and ".join(words for one in inner for words in _words(one))

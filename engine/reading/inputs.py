@@ -83,7 +83,7 @@ class TooLargeError(ValueError):
 
 
 def most_mb() -> int:
-    """Megabytes that a file may have once decompressed; a ValueError if the variable is no number of them."""
+    """Megabytes that a file may have after decompression; a ValueError for a variable that says no number."""
     asked = os.environ.get(MOST_MB_VARIABLE, str(MOST_MB))
     if not re.fullmatch("[0-9]{1,7}", asked) or not int(asked):
         message = "must be a whole number of megabytes, from 1 to 9999999"
@@ -92,7 +92,10 @@ def most_mb() -> int:
 
 
 def number_in(text: str) -> float:
-    """Number as CSV files write it, in ASCII digits without separators; anything else is a ValueError."""
+    """Number as CSV files write it, in ASCII digits and without separators of thousands.
+
+    A ValueError if it is none, or another notation of Python's.
+    """
     if not text.isascii() or "_" in text:
         raise ValueError(f"{echo(text)} is not a number in digits 0 to 9")
     try:
@@ -140,7 +143,7 @@ def read_text(path: str | Path) -> str:
 
 
 def text_of(content: bytes) -> str:
-    """Text of bytes in UTF-8, with or without a byte order mark; a ValueError for anything else."""
+    """Text of bytes in UTF-8, with or without a byte order mark; a ValueError for what is no text."""
     _require_text(content)
     try:
         return content.decode("utf-8-sig")
@@ -150,6 +153,7 @@ def text_of(content: bytes) -> str:
 
 
 def _require_text(content: bytes) -> None:
+    """Refuse bytes that are text in another encoding, or none, by a ValueError."""
     head = content[:4]
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in head and b"{" in head):
         raise ValueError("is UTF-16 or UTF-32 text; save it as UTF-8")
@@ -213,6 +217,7 @@ def _nested_beyond(most: int, document: Any) -> bool:
 
 
 def _without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Object of JSON from its keys and values, of which there may be `most`, no key twice."""
     if len(pairs) > most:
         raise TooLargeError(f"has an object of more than {most:,} keys")
     fields = dict(pairs)
@@ -262,7 +267,9 @@ def comments_of(path: str | Path) -> list[str]:
 
 
 def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of a file's content as `csv_lines`; its errors do not name the file."""
     _require_text(content)
+    # Empty lines in place of comments, so that line numbers stay.
     content = _COMMENTS.sub(lambda found: b"\n" * found[1].count(b"\n"), content)
     # Decoded on the way: as one string, a table with a single rare character would take four times its size.
     text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
@@ -302,6 +309,7 @@ def _separator(content: bytes) -> str:
 
 
 def _require_header(line: int, names: list[str]) -> None:
+    """Refuse a header in which a name occurs twice, or that has too many, by a ValueError."""
     if len(names) > MOST_COLUMNS:
         raise ValueError(f"line {line}: {len(names):,} columns, at most {MOST_COLUMNS:,} are read")
     seen: set[str] = set()
@@ -334,7 +342,7 @@ class Row:
         return value
 
     def number(self, column: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
-        """Cell as a finite number, by what reads it."""
+        """Cell as a finite number from `least` to `most`, as `read` makes it of the text."""
         text = self.text(column)
         try:
             value = read(text)
@@ -350,10 +358,10 @@ class Row:
             expected = f"at most {most:,.0f}"
         else:
             return value
-        raise self.fault(column, f"must be {expected}, got {echo(text, '')}")
+        raise self.fault(column, f"must be {expected}, got {echo(text, quote='')}")
 
     def count(self, column: str, least: int = 0, most: int = int(LARGEST)) -> int:
-        """Cell as a whole number."""
+        """Cell as a whole number from `least` to `most`."""
         value = self.number(column, least, most)
         if value != int(value):
             raise self.fault(column, f"{echo(self.text(column))} is not a whole number")
@@ -371,7 +379,7 @@ class Cells:
         self.row, self.faults = row, faults
 
     def __call__(self, column: str, read: Callable[[Row, str], ValueT], instead: ValueT) -> ValueT:
-        """Value of a cell."""
+        """Value that `read` makes of a cell; `instead` for a cell with a fault, which is noted."""
         try:
             return read(self.row, column)
         except ValueError as error:
@@ -380,8 +388,8 @@ class Cells:
 
     def optional(self, column: str, read: Callable[[Row, str], ValueT]) -> ValueT | None:
         """Value of a cell that may be empty, or of a column that may be missing."""
-        message = self.row.cells.get(column, "").strip()
-        return self(column, lambda row, name: read(row, name) if message else None, None)
+        stated = self.row.cells.get(column, "").strip()
+        return self(column, lambda row, name: read(row, name) if stated else None, instead=None)
 
     def fault(self, column: str, what: str) -> None:
         """Note what is wrong with a cell that can be read."""
@@ -397,7 +405,7 @@ def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...
     _, header = next(lines)
     if missing := [column for column in columns if column not in header]:
         which = f"column {listed(missing)} is" if len(missing) == 1 else f"columns {listed(missing)} are"
-        known = f"; read are {listed((*columns, *optional), '', MOST_NAMED)}" if optional else ""
+        known = f"; read are {listed((*columns, *optional), quote='', most=MOST_NAMED)}" if optional else ""
         found = listed(header, most=MOST_NAMED)
         raise ValueError(f"{path}, line 1: the {which} missing, found {found}{known}")
     for number, cells in lines:
@@ -418,9 +426,9 @@ def without_control(text: str) -> str:
 
 def echo(text: object, quote: str = "'", most: int = 60) -> str:
     """Quote a text from a file in a message: printable, and cut to a length that can be read."""
-    message = str(text)
-    shown = printable(message[:most])
-    return f"{quote}{shown}{quote}" if len(message) <= most else f"{quote}{shown}{quote}..."
+    whole = str(text)
+    shown = f"{quote}{printable(whole[:most])}{quote}"
+    return shown if len(whole) <= most else f"{shown}..."
 
 
 def meant(name: object, known: Iterable[str]) -> str:

@@ -9,14 +9,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from wattsched.environment.extras import late
-from wattsched.instances.errors import (
-    InputError,
-    UnreadableError,
-    require,
-    require_range,
-    shown,
-    validated,
-)
+from wattsched.instances.errors import InputError, UnreadableError, require, require_range, shown, validated
 from wattsched.instances.io import PARQUET, is_parquet, read_json, write_atomically, write_json
 
 if TYPE_CHECKING:
@@ -85,7 +78,7 @@ def read_instance(path: str | Path) -> Any:
 
 
 def instance_of(document: Any, source: str = "") -> Any:
-    """Validate a parsed document as an instance of the problem that it names; errors as `read_instance`."""
+    """Validate a parsed document as an instance of the problem it names; errors as of `read_instance`."""
     _require_object(document, source)
     if "format" not in document and document.keys() >= {"model", "gpu_type", "throughput"}:
         message = "is a profile of a model, not an instance; an instance has it in 'profiles'"
@@ -113,7 +106,7 @@ def read_result(path: str | Path) -> Result:
 
 
 def result_of(document: Any, source: str = "") -> Result:
-    """Validate a parsed document as a result, its decision included; errors as `read_result`."""
+    """Validate a parsed document as a result, its decision included; errors as of `read_result`."""
     from wattsched.results.result import Result
 
     if not is_result(document):
@@ -126,6 +119,7 @@ def result_of(document: Any, source: str = "") -> Result:
 
 
 def _require_object(document: Any, source: str) -> None:
+    """Refuse a parsed document that is no object, by an InputError that names its source."""
     if not isinstance(document, dict):
         names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
         kind = names.get(type(document), "a number")
@@ -144,7 +138,7 @@ def is_decision(document: Any) -> bool:
 
 
 def answer_of(document: Any, problem: str, source: str = "") -> Result | BaseModel:
-    """Validate a document as a result, or as a bare decision; an `InputError` has one line per fault."""
+    """Validate a parsed document as a result, or a bare decision of a problem; errors as of `result_of`."""
     if is_decision(document):
         decision: BaseModel = validated(problem_of(problem).decision, document, source)
         return decision
@@ -157,13 +151,13 @@ def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
     """Validate a document as a decision of the problem it fits, with its name; else faults as of `sizing`."""
     from wattsched.results.problems import PROBLEMS
 
-    message: list[InputError] = []
+    refusals: list[InputError] = []
     for name in PROBLEMS:
         try:
             return name, validated(problem_of(name).decision, document, source)
         except InputError as error:
-            message.append(error)
-    raise message[0]
+            refusals.append(error)
+    raise refusals[0]
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:
@@ -189,9 +183,10 @@ def _proof_fields(document: dict[str, Any]) -> dict[str, Any]:
     parts = (document.get("certificate"), document.get("termination"))
     certificate, ended = (part if isinstance(part, dict) else {} for part in parts)
     proven, objective = number(certificate, "bound"), number(document, "objective")
-    stated = str(ended.get("reason")), number(document, "bound"), proven, str(document.get("sense"))
+    reason, sense = str(ended.get("reason")), str(document.get("sense"))
+    claimed = beyond_proof(reason, number(document, "bound"), proven, sense)
     gap = None if proven is None or objective is None else gap_between(objective, proven)
-    return {"proven_gap": gap, "claimed": beyond_proof(*stated)}
+    return {"proven_gap": gap, "claimed": claimed}
 
 
 def check(
@@ -271,7 +266,7 @@ def verdict_on(instance: Any, document: dict[str, Any], executor: Any = None) ->
 
 
 def _renamed(rules: Problem[Any, Any, Any], document: dict[str, Any], field: str) -> dict[str, Any]:
-    """The document with its objective called as it is today."""
+    """The document with its objective, which the field names, called as it is today."""
     name = document.get(field)
     if not isinstance(name, str) or name not in rules.former:
         return document
@@ -279,6 +274,7 @@ def _renamed(rules: Problem[Any, Any, Any], document: dict[str, Any], field: str
 
 
 def _problem_of(document: dict[str, Any], source: str) -> Problem[Any, Any, Any]:
+    """Problem that a document names, by default sizing; an InputError for one that there is not."""
     try:
         found: Problem[Any, Any, Any] = problem_of(document.get("problem", "sizing"))
     except ValueError as error:

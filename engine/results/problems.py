@@ -16,12 +16,7 @@ from typing import Any, Generic, TypeVar
 from wattsched.environment.extras import late
 from wattsched.formulations import external
 from wattsched.formulations.counts import Cases
-from wattsched.formulations.infeasibility import (
-    InfeasibilityProof,
-    ShortRow,
-    describe_limit,
-    is_limit,
-)
+from wattsched.formulations.infeasibility import InfeasibilityProof, ShortRow, describe_limit, is_limit
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import MOST_FAULTS, FormerNameWarning, shown, unknown_objective
@@ -58,6 +53,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     contradictions : callable
         Instance to the faults that a file is refused for while it is read; a copy with other fields may have
         such.
+    lacking : callable
+        Instance to a fault for each field that its objective needs and it does not have.
     left_out : callable
         Data to the jobs that the decision leaves out, and why.
     diagnose : callable
@@ -143,7 +140,13 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         return [*self.formulations, *own]
 
     def objective(self, name: str) -> str:
-        """Today's name of an objective, told if it has changed; a ValueError lists the known ones."""
+        """Name of an objective as it is called today; a warning tells of one that was called otherwise.
+
+        Raises
+        ------
+        ValueError
+            For an unknown one; it lists the known ones.
+        """
         if name in self.former:
             warnings.warn(f"the objective '{name}' is called '{self.former[name]}' now", FormerNameWarning, 2)
             return self.former[name]
@@ -161,6 +164,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
 
 
 def _sizing() -> Problem[Any, Any, Any]:
+    """Definition of `sizing`."""
     from wattsched.formulations.sizing import algebra
     from wattsched.formulations.sizing.left_out import decided_jobs, describe, diagnose
     from wattsched.formulations.sizing.objectives import OBJECTIVES
@@ -200,6 +204,7 @@ def _sizing() -> Problem[Any, Any, Any]:
 
 
 def _shifting() -> Problem[Any, Any, Any]:
+    """Definition of `shifting`."""
     from wattsched.formulations.shifting.data import horizon_of
     from wattsched.formulations.shifting.infeasibility import diagnose, refute
     from wattsched.instances.shifting.decision import ShiftingDecision
@@ -233,6 +238,7 @@ def _shifting() -> Problem[Any, Any, Any]:
 
 
 def _sharing() -> Problem[Any, Any, Any]:
+    """Definition of `sharing`."""
     from wattsched.formulations.sharing.data import patterns_of
     from wattsched.instances.sharing.decision import SharingDecision
     from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance, faults_of
@@ -263,6 +269,7 @@ def _sharing() -> Problem[Any, Any, Any]:
 
 
 def _placement() -> Problem[Any, Any, Any]:
+    """Definition of `placement`."""
     from wattsched.formulations.placement.data import window_of
     from wattsched.formulations.placement.heuristics import HEURISTICS
     from wattsched.instances.placement.decision import PlacementDecision
@@ -297,7 +304,7 @@ PROBLEMS: dict[str, Callable[[], Problem[Any, Any, Any]]] = {
 
 
 def problem(name: object) -> Problem[Any, Any, Any]:
-    """Find a problem; a ValueError if there is none of that name."""
+    """Problem of a name; a ValueError if there is none."""
     if not isinstance(name, str) or name not in PROBLEMS:
         raise ValueError(f"problem: must be one of {', '.join(PROBLEMS)}, got {shown(name)}")
     return _made(name)

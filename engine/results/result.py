@@ -177,10 +177,7 @@ class Result(Strict):
     def as_proven(self, gap: float = 1e-4) -> Result:
         """The result with the bound of its certificate alone, and with none where it has no certificate.
 
-        Parameters
-        ----------
-        gap : float
-            At which the decision counts as optimal.
+        `gap` is the relative gap at which the decision counts as optimal.
         """
         proven = None if self.certificate is None else self.certificate.bound
         optimal = self.proven_gap is not None and self.proven_gap <= gap

@@ -70,6 +70,7 @@ def dask_executor(cluster: str | Cluster | Client = LOCAL) -> AbstractContextMan
 
 @contextmanager
 def _with_client(cluster: str | Cluster) -> Iterator[DaskExecutor]:
+    """Executor by a client of its own to a cluster, or to the scheduler at an address."""
     from distributed import Client
 
     client = None
@@ -100,7 +101,10 @@ def _with_processes(processes: int) -> Iterator[DaskExecutor]:
 
 
 def require_address(text: str) -> int | None:
-    """Processes of a local cluster, 0 for no number; None for an address, else a `ClusterError`."""
+    """Return the processes of a local cluster, 0 for no number; None for the address of a scheduler.
+
+    A ClusterError for any other text.
+    """
     name, colon, number = text.partition(":")
     if name == LOCAL and not (colon and not number.isdecimal()):
         if colon and not 1 <= int(number[:5]) <= MOST_PROCESSES:
@@ -137,6 +141,7 @@ def _require_scheduler(address: str) -> None:
 
 @contextmanager
 def _local_cluster(processes: int) -> Iterator[LocalCluster]:
+    """Dask cluster of so many processes of this machine, which ends with the block."""
     import dask
     from distributed import LocalCluster
 

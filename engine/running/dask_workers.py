@@ -78,12 +78,12 @@ class DaskExecutor:
         """Future of a call; arguments may be futures."""
         import dask
 
-        # It is told of large arguments, which are known to be large.
+        # Dask warns of large arguments, which are known to be large.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             return self._client.submit(function, *arguments, pure=False)
 
     def tell_without_workers(self) -> None:
-        """Say what is waited for."""
+        """Warn that a worker is waited for, if there is none."""
         if not self._client.scheduler_info(n_workers=1)["workers"]:
             message = f"the Dask cluster at {self._address} has no worker yet; waiting for one"
             warnings.warn(message, NoticeWarning, stacklevel=3)
@@ -167,7 +167,7 @@ def _packed(value: Any) -> Any:
 
 
 def call_packed(value: Any, *packed: bytes) -> bytes:
-    """Do a task on a worker whose first argument is there already; its outcome as bytes."""
+    """Do a task, packed as for `do_packed`, on a worker that has its first argument; the outcome as bytes."""
     outcome: bytes = _packed(do_packed(*packed, kept=(value,)))
     return outcome
 
@@ -182,15 +182,15 @@ def do_packed(*packed: bytes, kept: tuple[Any, ...] = ()) -> Any:
     """
     from distributed import get_worker
 
-    worker, needed = get_worker(), pickle.loads(packed[0])
-    for name, wanted in needed.items():
+    (needed, *call), worker = packed, get_worker()
+    for name, wanted in pickle.loads(needed).items():
         if (found := versions().get(name)) != wanted:
             message = f"the Dask worker at {worker.address} has {name} {found}, and the client {wanted}"
             raise ClusterError(f"{message}; install the same versions on both")
     if worker.state.nthreads > 1:
         message = f"the Dask worker at {worker.address} has {worker.state.nthreads} threads, whose runs would"
         raise ClusterError(f"{message} hold each other up; start workers of one thread (--nthreads 1)")
-    function, *arguments = map(pickle.loads, packed[1:])
+    function, *arguments = map(pickle.loads, call)
     with warnings.catch_warnings():
         # The client has said what is to be said of its inputs.
         warnings.simplefilter("ignore")

@@ -14,12 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wattsched.formulations.sizing.data import comparable_jobs
-from wattsched.instances.errors import (
-    InputError,
-    require,
-    require_range,
-    validated,
-)
+from wattsched.instances.errors import InputError, require, require_range, validated
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
@@ -138,10 +133,10 @@ class Session:
         self._names = formulation, solver
         self._round = _sound(validated(Instance, document))
         self._site = Site.of(self._round.cluster)
-        self._own = KnownTables()
+        self._own_tables = KnownTables()
         self._jobs, self._held = JobColumns({"name": []}), AssignmentColumns.from_records([])
         self.told = frozenset[str]()
-        self._last: Result | None = None
+        self._last_result: Result | None = None
         self._make_locks()
         self.update(objective=objective)
 
@@ -210,22 +205,23 @@ class Session:
         tables = {name: columns.pop(name) for name in TABLE if name in columns}
         fields, given = fields_of(columns, len(names)), None if held is None else assignments_of(names, held)
         with self._changing:
-            own_tables = self._own
+            own_tables = self._own_tables
             if tables or start is not None:
                 if "options" in fields:
                     raise InputError(["options: names a table, but there are columns of the jobs' own"])
-                fields["options"], own_tables = self._own.with_more(rows_of_columns(names, start, tables))
+                fields["options"], own_tables = own_tables.with_more(rows_of_columns(names, start, tables))
             place, touched = self._jobs.place, set(names)
             known = [place[name] for name in names if name in place]
-            before, theirs = divided(self._held, touched)
+            before, of_others = divided(self._held, touched)
             own = before if given is None else given
             changed = self._with_defaults(names, known, fields, own)
             others = _pointed(self._jobs, own_tables).take(np.delete(np.arange(len(self._jobs)), known))
-            jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
+            jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([of_others, own])
+            # GPUs that these jobs are said to hold may be those of any other.
             suspects = touched if given is None else touched.union(holding.names)
             comparable_jobs(self._require_sound(self._round, jobs, holding, suspects))
             reported = self.told if given is None and "preemptible" not in fields else self.told | touched
-            self._jobs, self._held, self._own, self.told = jobs, holding, own_tables, reported
+            self._jobs, self._held, self._own_tables, self.told = jobs, holding, own_tables, reported
             self._forget_tables()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -349,11 +345,11 @@ class Session:
         limits, prove_s = limits_of(gap, seconds_of("deadline_s", deadline_s)), proof_seconds(prove)
         with self._solving:
             stop = self._stop = Event()  # what was given up is not to go on
-            instance, last = self.to_instance(), self._last
+            instance, last = self.to_instance(), self._last_result
             # What a session holds is sound, whoever changed it last.
             names = *self._names, None
             result = answered(Call(instance, names, limits, last, stop, prove_s, of_session=True))
-            self._last = result if result.solved else last
+            self._last_result = result if result.solved else last
         return decision_of(instance, result)
 
     def resume(self, result: Result) -> None:
@@ -366,7 +362,7 @@ class Session:
         """
         require("result", result, (Result,), "a Result")
         with self._solving:
-            self._last = result if result.solved else self._last
+            self._last_result = result if result.solved else self._last_result
 
     def cancel(self) -> None:
         """End the decision that is being made, if one is, with what it has; from another thread."""
@@ -415,19 +411,23 @@ class Session:
     def _require_sound(
         self, now: Instance, jobs: JobColumns, held: AssignmentColumns, suspects: set[str]
     ) -> Instance:
-        """The round of some of the jobs, without what files are refused for."""
+        """The round of those jobs whose names are suspects; an InputError for what files are refused for."""
         places = np.array([j for j, name in enumerate(jobs.names) if name in suspects], dtype=np.int64)
         return _sound(self._instance(now, jobs.take(places), held, "session"))
 
     def _with_defaults(
         self, names: list[str], known: list[int], fields: dict[str, Any], own: AssignmentColumns
     ) -> JobColumns:
-        """Jobs with the fields that are given, and others as they are or by default; validated."""
+        """Jobs of these names with these fields, and others as they are or by default; validated.
+
+        `known` are the places of those that the session has, `own` what all of them hold.
+        """
         before = self._jobs.take(np.array(known, dtype=np.int64))
         new = JobColumns({"name": [name for name in names if name not in self._jobs.place]})
         joined = JobColumns.joined([before, new])
         ordered = joined.take(np.array([joined.place[name] for name in names], dtype=np.int64))
         kept = {field: column for field, column in ordered.columns.items() if field not in fields}
+        # A job has either options or a model: the new one takes the other's place.
         if "options" in fields and "model" not in fields:
             kept.pop("model", None)
         if "model" in fields and "options" not in fields:
@@ -444,15 +444,15 @@ class Session:
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:
-        """Keep what jobs still use; not every time, as that takes as long as there are tables."""
-        if len(self._own.tables) > 2 * len(self._jobs) + 100:
+        """Forget own tables that no job uses; not every time, as that takes as long as there are tables."""
+        if len(self._own_tables.tables) > 2 * len(self._jobs) + 100:
             options = self._jobs.coded("options")
-            if options.values is not self._own.tables:
+            if options.values is not self._own_tables.tables:
                 # Some jobs name tables of the session: others have theirs as models.
-                self._own = KnownTables()
+                self._own_tables = KnownTables()
                 return
-            numbers, own = self._own.used_by(options.codes)
-            self._own, self._jobs = own, _with_options(self._jobs, Coded(numbers, own.tables))
+            numbers, self._own_tables = self._own_tables.used_by(options.codes)
+            self._jobs = _with_options(self._jobs, Coded(numbers, self._own_tables.tables))
 
 
 def _with_options(jobs: JobColumns, options: Coded) -> JobColumns:
@@ -460,7 +460,7 @@ def _with_options(jobs: JobColumns, options: Coded) -> JobColumns:
 
 
 def _pointed(jobs: JobColumns, own: KnownTables) -> JobColumns:
-    """Jobs whose tables are numbered, by tables that may have grown."""
+    """Jobs, whose options may be numbers of the session's own tables, with these as they have grown."""
     options = jobs.coded("options")
     grown = isinstance(options.values, OptionTables) and options.values is not own.tables
     return _with_options(jobs, Coded(options.codes, own.tables)) if grown else jobs

@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
 
 
 def named(field: str, ids: Iterable[str]) -> list[str]:
-    """Names of jobs or nodes, each once."""
+    """Names of jobs or nodes, each once, as a list; messages name the argument `field`."""
     names: Any = ids
     for method in ("to_pylist", "tolist"):  # of Arrow and numpy
         names = getattr(ids, method)() if hasattr(ids, method) else names
@@ -53,7 +53,7 @@ def named(field: str, ids: Iterable[str]) -> list[str]:
 
 
 def fields_of(columns: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """Columns of fields that jobs have, of the right length."""
+    """Columns of fields that jobs have, of the length `n`, with None where no number stands in a list."""
     known = Job.model_fields.keys() - {"name", "current"}
     faults = [f"'{name}' is no field of a job" for name in columns if name not in known]
     for name, column in columns.items():
@@ -69,7 +69,10 @@ def fields_of(columns: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 def _without_nan(field: str, column: Any) -> Any:
-    """A list as files have it: no number is None, as it is nan in arrays, in fields that may have none."""
+    """A column of a field, in lists of which None stands for no number, as in files, instead of nan.
+
+    Fields that must have a number keep nan, in a list, which then is refused.
+    """
     if Job.model_fields[field].default is not None:
         lacking = isinstance(column, np.ndarray) and column.dtype.kind == "f" and np.isnan(column).any()
         return plain(column) if lacking or isinstance(column, list | tuple) else column
@@ -79,7 +82,7 @@ def _without_nan(field: str, column: Any) -> Any:
 
 
 def jobs_of_columns(columns: Mapping[str, Any]) -> JobColumns:
-    """Validate columns of jobs."""
+    """Jobs from columns of their fields, validated; an InputError with every fault."""
     if isinstance(listed := columns.get("options"), list):
         columns = {**columns, "options": [_by_column(j, options) for j, options in enumerate(listed)]}
     try:
@@ -94,7 +97,7 @@ def jobs_of_columns(columns: Mapping[str, Any]) -> JobColumns:
 
 
 def _by_column(j: int, options: Any) -> Any:
-    """Options of a job, those by row by column."""
+    """Options of job j; those that are by row are given by column."""
     try:
         return by_column(options)
     except ValueError as error:
@@ -112,9 +115,10 @@ def divided(
 def assignments_of(
     names: list[str], held: AssignmentColumns | Sequence[Mapping[str, Any] | None]
 ) -> AssignmentColumns:
-    """Return what jobs hold, as assignments."""
+    """Return what the jobs of these names hold, one entry for each or assignments, as assignments."""
     if isinstance(held, AssignmentColumns):
-        return divided(held, set(names))[0]
+        mine, _ = divided(held, set(names))
+        return mine
     listed = None if isinstance(held, str | Mapping) or not isinstance(held, Sequence) else list(held)
     if listed is None:
         raise InputError([f"held: must be a mapping or None for each job, got {held!r:.80}"])
@@ -143,11 +147,14 @@ def assignments_of(
 def rows_of_columns(
     names: list[str], start: Sequence[int] | IntArray | None, columns: Mapping[str, Any]
 ) -> OptionRows:
-    """Table of each job from columns of all rows; an `InputError` has every fault."""
+    """Options of each job, which are the rows ``start[i]`` to ``start[i + 1]`` of the columns.
+
+    An InputError with every fault.
+    """
     listed = {name: _column(name, column) for name, column in columns.items()}
     given = {name: length(column) for name, column in listed.items() if not isinstance(column, str)}
     # As many as most of them have: one that is too long is named, not all others.
-    n_rows = Counter(given.values()).most_common(1)[0][0] if given else 0
+    [(n_rows, _)] = Counter(given.values()).most_common(1) or [(0, 0)]
     if faults := [f"{name}: has {n} rows, others {n_rows}" for name, n in given.items() if n != n_rows]:
         raise InputError(faults)
     if start is None and len(names) != 1:
@@ -161,20 +168,20 @@ def rows_of_columns(
     sound = _sound_rows(np.array(bounds, dtype=np.int64), listed)
     if sound is not None:
         return sound
-    nested = (list, tuple, dict)
-    plainly = {name: _listed(name, column) for name, column in listed.items()}
-    plainly = {n: [column] * n_rows if isinstance(column, str) else column for n, column in plainly.items()}
+    # What has a fault is validated table by table, which takes long, and tells where it is.
+    lists = {name: _listed(name, column) for name, column in listed.items()}
+    lists = {name: [column] * n_rows if isinstance(column, str) else column for name, column in lists.items()}
     if faults := [
         f"{name}[{row}]: must be one value, got {value!r:.80}"
-        for name, column in plainly.items()
+        for name, column in lists.items()
         for row, value in enumerate(column)
-        if isinstance(value, nested)
+        if isinstance(value, list | tuple | dict)
     ]:
         raise InputError(faults)
     found = []
     for name, first, end in zip(names, bounds[:-1], bounds[1:], strict=True):
         try:
-            rows = {column: values[first:end] for column, values in plainly.items()}
+            rows = {column: values[first:end] for column, values in lists.items()}
             found.append(validated(OptionTable, rows))
         except InputError as error:
             faults += [f"job '{name}': {fault}" for fault in error.faults]
@@ -201,7 +208,7 @@ def _sound_rows(start: IntArray, columns: Mapping[str, Any]) -> OptionRows | Non
     )
     table = np.repeat(np.arange(len(start) - 1), np.diff(start))
     stated = [arrays[name] for name in ("gpus", *SETTINGS) if name in arrays]
-    if not sound or len(alike([table, pool.codes, *stated])[0]) < len(table):
+    if not sound or len(alike([table, pool.codes, *stated])[0]) < len(table):  # a table has a row twice
         return None
     absent = np.full(len(table), np.nan)
     numbers = {name: arrays[name].astype(float) if name in arrays else absent for name in NUMBERS}
@@ -209,7 +216,7 @@ def _sound_rows(start: IntArray, columns: Mapping[str, Any]) -> OptionRows | Non
 
 
 def _texts(column: Any, n: int) -> Coded | None:
-    """Names of pools, None where one may be none."""
+    """Names of pools of `n` rows, from a column or one name for all; None where a name may have a fault."""
     if isinstance(column, str):
         found = Coded(np.zeros(n, dtype=np.int64), [column])
     elif isinstance(column, Coded):
@@ -263,7 +270,7 @@ class KnownTables:
     number: Mapping[bytes, int] = field(default_factory=dict)
 
     def with_more(self, rows: OptionRows) -> tuple[Coded, KnownTables]:
-        """A column of the tables of some jobs, and these tables with those that are new."""
+        """A column that numbers the table of each job, whose rows these are, and all tables with new ones."""
         known, new, numbers = dict(self.number), list[int](), list[int]()
         for i, content in enumerate(_contents_of(rows, self.tables.rows.pool.values)):
             number = known.setdefault(content, len(known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,8 @@ class SessionDecision:
         found = np.full(len(jobs), WAITS if self.solved else UNDECIDED)
         if len(running):
             job = np.fromiter(map(jobs.place.__getitem__, running.names), np.int64, len(running))
-            found[job] = _rows_of(self.instance, jobs.kinds[1][job], running)
+            _, kind_of = jobs.kinds
+            found[job] = _rows_of(self.instance, kind_of[job], running)
         return found
 
     @cached_property
@@ -124,9 +125,9 @@ class SessionDecision:
     def gpus_on_nodes(self) -> dict[str, int]:
         """Number of GPUs in use on each node that has any; jobs of a set use the same ones."""
         node = self.assignments.coded("node")
-        places = np.unique(np.stack([node.codes, self.assignments.gpu]), axis=1)[0]
-        names, counts = np.unique(places, return_counts=True)
-        return {node.values[n]: many for n, many in zip(names.tolist(), counts.tolist(), strict=True)}
+        node_of_gpu, _ = np.unique(np.stack([node.codes, self.assignments.gpu]), axis=1)
+        nodes, counts = np.unique(node_of_gpu, return_counts=True)
+        return {node.values[n]: many for n, many in zip(nodes.tolist(), counts.tolist(), strict=True)}
 
 
 def decision_of(instance: Instance, result: Result) -> SessionDecision:
@@ -136,7 +137,7 @@ def decision_of(instance: Instance, result: Result) -> SessionDecision:
 
 
 def _rows_of(instance: Instance, kind: IntArray, running: AssignmentColumns) -> IntArray:
-    """Row of its kind's table that each assignment is, `MODELLED` where there is none."""
+    """Row that each assignment is of the table of its job's kind, `MODELLED` where there is none."""
     pool = running.coded("pool")
     # For the kinds of the round before they are known.
     known = _LAST.answer(
@@ -175,7 +176,7 @@ _LAST = Last[_Tables]()
 
 
 def changes_of(instance: Instance, running: AssignmentColumns) -> dict[str, Change]:
-    """Jobs that assignments have do something else than what they do in the round, and what.
+    """Jobs that do something else by these assignments than in the round, and what.
 
     Jobs that hold the same GPUs with the same settings are left out.
     """
@@ -186,20 +187,29 @@ def changes_of(instance: Instance, running: AssignmentColumns) -> dict[str, Chan
     return {name: change for name, change in found.items() if change is not None}
 
 
-def _change(before: tuple[Any, ...] | None, after: tuple[Any, ...] | None) -> Change | None:
+class _Running(NamedTuple):
+    """GPU count of a job, its GPUs by node and number, and its settings."""
+
+    n_gpus: int
+    gpus: frozenset[tuple[str, int]]
+    settings: tuple[Any, ...]
+
+
+def _change(before: _Running | None, after: _Running | None) -> Change | None:
+    """Change of a job from what it has to what it is to have, each None where it waits; None for none."""
     if before == after:
         return None
     if before is None:
         return "start"
     if after is None:
         return "stop"
-    if before[0] != after[0]:
+    if before.n_gpus != after.n_gpus:
         return "resize"
-    return "move" if before[1] != after[1] else "setting"
+    return "move" if before.gpus != after.gpus else "setting"
 
 
-def _running(assignments: AssignmentColumns) -> dict[str, tuple[int, frozenset[tuple[str, int]], Any]]:
-    """GPU count, places and settings of each job that runs."""
+def _running(assignments: AssignmentColumns) -> dict[str, _Running]:
+    """GPUs and settings of each job that runs, by name."""
     node, gpu = assignments.coded("node").tolist(), assignments.gpu.tolist()
     counts, start = assignments.counts("gpus").tolist(), assignments.start.tolist()
     limits = assignments.numbers("power_limit_w")
@@ -207,7 +217,7 @@ def _running(assignments: AssignmentColumns) -> dict[str, tuple[int, frozenset[t
     limit_w = [None if limit != limit else limit for limit in limits.tolist()]
     rows = zip(assignments.names, counts, start[:-1], start[1:], settings, limit_w, strict=True)
     return {
-        name: (count, frozenset(zip(node[first:end], gpu[first:end], strict=True)), (*setting, limit))
+        name: _Running(count, frozenset(zip(node[first:end], gpu[first:end], strict=True)), (*setting, limit))
         for name, count, first, end, setting, limit in rows
     }
 
@@ -215,15 +225,12 @@ def _running(assignments: AssignmentColumns) -> dict[str, tuple[int, frozenset[t
 def held_after(
     decision: SessionDecision, jobs: JobColumns, held: AssignmentColumns, reported: Collection[str]
 ) -> AssignmentColumns:
-    """GPUs of all jobs once a decision is done: what it does not know keeps what it holds.
+    """GPUs of all jobs once a decision is done: jobs that it does not know keep what they hold.
 
     Parameters
     ----------
-    decision : SessionDecision
-    jobs : JobColumns
-        As they are now.
-    held : AssignmentColumns
-        What they hold now.
+    jobs, held
+        The session's jobs, and what they hold, as they are now.
     reported : collection of str
         Jobs of which the caller has said what they hold, or whether they may stop, since the last decision
         was done.
@@ -265,7 +272,7 @@ def _by_job(jobs: JobColumns, held: AssignmentColumns) -> Held:
 
 
 def _otherwise(jobs: JobColumns, some: list[int], one: Held, other: Held) -> set[str]:
-    """Those of some jobs that hold other GPUs by one account than by another."""
+    """Names of those jobs, of `some` by number, that hold other GPUs by `one` account than by the `other`."""
     node_of, rows = dict[str, int](), []
     for numbers, held in (one, other):
         owner = np.repeat(numbers, np.diff(held.start))

@@ -40,7 +40,10 @@ Limit = float | None | _Same
 
 
 def changed_fields(now: Instance, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a round, its budgets among them, of which some are told; an `InputError` has every fault."""
+    """Fields of a round, its budgets among them, with those that are stated in place of what it has now.
+
+    An InputError with every fault.
+    """
     budgets = {name: stated.get(name, value) for name, value in now.budgets}
     fields = {name: stated.get(name, getattr(now, name)) for name in FIELDS}
     sound = validated(Instance, {**_SMALLEST, **fields, "budgets": budgets})
@@ -49,7 +52,7 @@ def changed_fields(now: Instance, stated: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def gathered(faults: list[str]) -> Iterator[None]:
-    """Gather what is wrong, to tell all of it."""
+    """Add what this block raises as faults to a list instead, so that all are told at once."""
     try:
         yield
     except InputError as error:
@@ -139,6 +142,7 @@ class Site:
         up: Sequence[str],
         unavailable: Mapping[str, Sequence[int]],
     ) -> Iterator[str]:
+        """Yield what is wrong with the arguments of `changed`."""
         for field, names in (("down", down), ("up", up), ("unavailable", unavailable)):
             for name in names:
                 if name not in self.unavailable:

@@ -51,7 +51,7 @@ class Answer:
 
     @cached_property
     def priced(self) -> Priced | None:
-        """The prices of the certificate."""
+        """Row prices that prove most of all that solvers have found, or that are computed now."""
         named = self._named
         if named is None:
             return None
@@ -76,7 +76,7 @@ class Answer:
         """Row prices of a model that solvers have found, or are computed now."""
         call, program = self.call, named.program
         found = [c.solution.prices for c in self.found if c.model is named and c.solution is not None]
-        # Of a bottleneck prices of thresholds, as the net has, prove more than those of the LP relaxation.
+        # Of a bottleneck prices of thresholds, as the safety net's, prove more than the LP relaxation's.
         enough = program.bottleneck is None or any(y is not None for y in found)
         found += [self.solution.prices] if named is self.model else []
         priced = [y for y in found if y is not None]
@@ -87,7 +87,8 @@ class Answer:
             least = min([math.inf, *(c.cost for c in self.candidates)])
             with call.timer.phase("prove"):
                 left_s = call.timer.remaining_s()
-                priced.append(dual_prices(program, left_s, start=start, enough=least)[0])
+                prices, _ = dual_prices(program, left_s, start=start, enough=least)
+                priced.append(prices)
         return priced
 
     @cached_property
@@ -112,7 +113,10 @@ class Answer:
         return self._without_decision(failed[:1])
 
     def _with_decision(self, chosen: Candidate, failed: list[str]) -> Result:
-        """State what the solvers have found, and prove as much of it as time allows."""
+        """Result of the chosen decision, with the bounds that solvers found, proven as far as time allows.
+
+        `failed` has what was wrong with a better one.
+        """
         call, bounds = self.call, list(self._solver_bounds())
         self._keep(chosen, failed, bounds, None)
         certificate = self.certificate
@@ -141,7 +145,7 @@ class Answer:
     def _stated(
         self, chosen: Candidate, failed: list[str], bounds: list[float], certificate: Certificate | None
     ) -> Result:
-        """Result of a decision, the bounds so far and a certificate."""
+        """Result of a decision, lower bounds on the cost so far and a certificate; `failed` are faults."""
         call, cost, report = self.call, chosen.cost, chosen.report
         assert report is not None
         assert report.objective is not None
@@ -224,6 +228,7 @@ class Answer:
                 yield min(candidate.solution.bound, candidate.model.outside)
 
     def _termination(self, chosen: Candidate, gap: float | None, wrong: list[str]) -> Termination:
+        """Why the call ended with the chosen decision at this gap; what was wrong comes first."""
         call, ended = self.call, self.solution.termination
         detail = wrong[0] if wrong else ended.detail
         if chosen.source != call.solver and not wrong:
@@ -257,9 +262,8 @@ class Answer:
         reason = ""
         if _whole(self.model) and ended.reason == "infeasible":
             reason = f"{call.solver} proved that no decision exists"
-            call.partial_result = partial(
-                self._infeasible, reason
-            )  # to explain and to certify it may take too long
+            # To explain and to certify it may take too long.
+            call.partial_result = partial(self._infeasible, reason)
         try:
             reason = "; ".join(self._reasons() if _whole(self.model) else []) or reason
         except InfeasibleError as error:  # the default formulation proves it while it is built
@@ -340,6 +344,7 @@ def refuted(call: Call, error: InfeasibleError) -> Result:
 
 
 def _infeasible(call: Call, proof: InfeasibilityProof, **values: object) -> Result:
+    """Answer that there is no decision, with the proof as its certificate where it has a bound."""
     ended = Termination("infeasible", detail=proof.detail)
     if not math.isfinite(proof.bound):
         return call.result(ended, **values)

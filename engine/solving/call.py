@@ -19,15 +19,7 @@ from wattsched.results.problems import Problem
 from wattsched.results.problems import problem as find_problem
 from wattsched.results.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import (
-    Limit,
-    Limits,
-    Reason,
-    Solution,
-    Termination,
-    relative_gap,
-    rounding,
-)
+from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap, rounding
 from wattsched.verification.claims import INTERNAL, beyond_proof
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
@@ -174,12 +166,13 @@ class Call:
 
     def __post_init__(self) -> None:
         self.timer = Timer(self.limits.time_s)
-        self.formulation, self.solver = self.names[0] or "", self.names[1]
+        formulation, self.solver, _ = self.names
+        self.formulation = formulation or ""
 
     def begin(self, instance: Any, problem: Problem[Any, Any, Any], prices: Mapping[str, float]) -> None:
         """Begin with a sound instance, and the prices of an earlier answer."""
         self.instance, self.problem, self.prices = instance, problem, prices
-        self.formulation = self.names[0] or problem.default
+        self.formulation = self.formulation or problem.default
         self.begun = True
 
     def give_up(self) -> None:
@@ -234,7 +227,7 @@ class Call:
         return self.limits if left_s is None else replace(self.limits, time_s=max(0.01, share * left_s))
 
     def model(self, formulation: str) -> Model[Any]:
-        """Model of a formulation."""
+        """Model of a formulation, which is built when it is first asked for."""
         if formulation not in self.models:
             with self.timer.phase("build" if formulation == self.formulation else "reference"):
                 model = self._built(formulation, self.data)
@@ -290,7 +283,7 @@ class Call:
         if candidate.report is not None:
             return candidate
         if candidate.decision is None and (candidate.model is None or solution is None or solution.x is None):
-            return replace(candidate, report=Report([]))
+            return replace(candidate, report=Report([]))  # without objective: nothing that could be checked
         decision = candidate.decision
         if decision is None and candidate.model is not None and solution is not None:
             try:
@@ -317,7 +310,7 @@ class Call:
         self.timer.set_aside(max(estimate_s, _LEAST_SHARE * (self.limits.time_s or 0.0)))
 
     def result_now(self, why: str = "", limit: Limit | None = None) -> Result:
-        """Result when the call cannot go on: the best checked decision, or that there is none."""
+        """Result when the call cannot go on, for a limit or why else: the best checked decision, or none."""
         if self.answer is not None:
             return self.answer
         if not self.begun:
@@ -345,7 +338,7 @@ class Call:
         if isinstance(known, str | os.PathLike):
             detail = ended.detail.replace("no decision was checked", "the instance was not read")
             ended = ended.model_copy(update={"detail": detail})
-        problem, objective = getattr(known, "problem", "sizing"), self.names[2]
+        problem, (_, _, objective) = getattr(known, "problem", "sizing"), self.names
         objective = str(objective or getattr(known, "objective", ""))
         return Result(
             instance=getattr(known, "name", None) or Path(str(known)).name,
@@ -392,7 +385,7 @@ class Call:
         return cost if 0.0 < cost - bound <= max(allowed, default=0.0) else bound
 
     def worker(self) -> Worker:
-        """Process for solvers."""
+        """Process for solvers, which the call borrows when it first needs one."""
         from wattsched.solvers.worker import borrowed
 
         if self.timer.stopped.is_set():
@@ -414,7 +407,7 @@ class Call:
         return [Candidate(source, cost, model, solution)]
 
     def result(self, termination: Termination, **values: Any) -> Result:
-        """Result with everything that is known from the start, and with what its certificate proves."""
+        """Result with these values, all that is known from the start, and what its certificate proves."""
         sense = self.problem.objectives[self.instance.objective]
         objective, certificate = values.get("objective"), values.get("certificate")
         proven = None if certificate is None else certificate.bound
@@ -445,7 +438,7 @@ class Call:
         stopped = self.stop is not None and self.stop.is_set()
         if stopped and (limit == "time" or ended.reason == "no_solution"):
             limit, detail = "stopped", detail.replace(UNCHECKED["time"], UNCHECKED["stopped"])
-            # That its time is over at once HiGHS calls its limit.
+            # A stopped call's timer is over, which HiGHS takes for its time limit.
             detail = detail.replace("time limit reached", "stopped")
         return TerminationReport(reason=ended.reason, limit=limit, detail=detail)
 

@@ -77,6 +77,7 @@ class Priced:
         if not math.isfinite(proven):
             return None
         named = model.named_prices(best)
+        # Rounding may be much of such a bound: then the independent proof says what is proven.
         cancelled = abs(proven) < _CANCELLED * model.program.largest_cost()
         if cancelled or max(map(abs, named.values()), default=0.0) > _LARGE_PRICE:
             return cls.proven(call, model, named)
@@ -133,10 +134,11 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     if model is None or (model.counts is None and model.split is None and not model.program.by_kind):
         return None
     with call.timer.phase("prove"):
-        nothing = call.prover({}, ())
-    if nothing.bound is None or not np.isfinite(nothing.excess):
+        without_prices = call.prover({}, ())
+    if without_prices.bound is None or not np.isfinite(without_prices.excess):
         return None
-    dearest = call.sign * nothing.bound - nothing.excess
+    # The excess is of the bound over what any decision could cost.
+    dearest = call.sign * without_prices.bound - without_prices.excess
     value = dearest + _EXCESS * max(1.0, abs(dearest))
     proof, nodes = Proof(), list[Node]()
     if model.program.by_kind or model.program.bottleneck is not None:
@@ -148,7 +150,7 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         return None
     if len(nodes) == 1:
         return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
-    return Certificate(prices={}, bound=proof.bound, price_bound=nothing.bound, tree=nodes)
+    return Certificate(prices={}, bound=proof.bound, price_bound=without_prices.bound, tree=nodes)
 
 
 def rounded_up(call: Call, certificate: Certificate, objective: float) -> Certificate:
@@ -207,9 +209,9 @@ def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> 
 
 
 def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
-    """Time and nodes of a tree, by the usual work.
+    """Time and nodes of a tree; `work` is columns times nodes of one that nobody asked for.
 
-    Nodes and not seconds limit what nobody asked for: it is the same on every machine.
+    Nodes and not seconds limit that one: it is the same on every machine.
     """
     left_s = call.timer.share(_SHARE).remaining_s()
     limits_s = [s for s in (call.prove_s, left_s) if s is not None]
@@ -223,7 +225,7 @@ def _by_tree(
     """Proof of a value by a tree, or of as much of it as time and nodes allow, and the tree's nodes.
 
     Its root alone is prices; a formulation without trees has no nodes. `prices` are those that prove most
-    without a tree, where the program's own bound is what they prove.
+    without a tree, where the program's own bound is what they prove. With `root` only the root is split.
     """
     if model.program.bottleneck is not None:
         return _by_thresholds(call, model, value)
@@ -233,7 +235,7 @@ def _by_tree(
 
 
 def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
-    """Prove a value by a tree that counts."""
+    """Prove a value by a tree that splits counts; its proof and nodes."""
     timer, most = _limits(call, _USUAL_COUNTING, counts.program)
     if timer.over():
         return Proof(), []
@@ -252,7 +254,7 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
 def _by_splits(
     call: Call, model: Model[Any], value: float, prices: FloatArray | None, root: bool
 ) -> tuple[Proof, list[Node]]:
-    """Prove a value by a tree over choices."""
+    """Prove a value by a tree over choices as of `_by_tree`, whose root alone is split with `root`."""
     timer, most = _limits(call, _USUAL_WORK, model.listed)
     if root:
         timer, most = call.timer.share(_SHARE), _ROOT
@@ -290,7 +292,7 @@ def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, 
 
 
 def _verified(call: Call, nodes: list[Node]) -> Proof:
-    """Return what the independent proof makes of the nodes."""
+    """Return what the independent proof makes of a tree's nodes, nothing of none."""
     if not nodes:
         return Proof()
     sense = call.problem.objectives[call.instance.objective]

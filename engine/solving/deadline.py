@@ -44,7 +44,7 @@ logging.getLogger("pyomo.core").addFilter(_is_news)
 
 
 def nothing() -> None:
-    """Be what there is otherwise, and what is done afterwards."""
+    """Do nothing, afterwards or to end a work."""
 
 
 def on_time(
@@ -118,6 +118,7 @@ class _Worker(Thread, Generic[T]):
     failure : list of BaseException
         What it raised instead.
     done : threading.Event
+        Set when the work has ended.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -126,7 +127,7 @@ class _Worker(Thread, Generic[T]):
         self.failure: list[BaseException] = []
         self.done = Event()
         self._work, self._context = work, copy_context()
-        self._ending, self._over = Lock(), False
+        self._ending, self._over = Lock(), False  # held while it is told; whether that came too late
 
     def run(self) -> None:
         """Do the work."""
@@ -147,12 +148,12 @@ class _Worker(Thread, Generic[T]):
             pass
 
     def give_up(self, afterwards: Callable[[], None]) -> None:
-        """Let another thread tell the work that its time is over, in a moment."""
+        """Let another thread tell the work, in a moment, that its time is over, and do `afterwards`."""
         _given_up[:] = [*(one for one in _given_up if one.is_alive()), self]
         _endings.put((time.monotonic() + _NOTICE_S, self, afterwards))
 
     def tell_later(self) -> None:
-        """Tell the work as soon as it imports nothing."""
+        """Raise `GivenUp` in the work as soon as it imports nothing."""
         end, reached = time.monotonic() + _IMPORT_S, False
         while not reached:
             self.done.wait(_GLANCE_S)
@@ -160,7 +161,10 @@ class _Worker(Thread, Generic[T]):
                 reached = self.tell(at_once=time.monotonic() > end)
 
     def tell(self, *, at_once: bool = False) -> bool:
-        """Tell the work, unless it is importing: the half of a module would stay for everybody else."""
+        """Raise `GivenUp` in the work, unless it is importing: half a module would stay for everybody else.
+
+        Returns whether it has been told, or has ended.
+        """
         with self._ending:
             if self.ident is None or self._over:
                 return True
@@ -188,7 +192,7 @@ def _have_reaper() -> None:
 
 
 def _end_works() -> None:
-    """Tell works that were given up so, once their callers have returned, and do what is then to be done."""
+    """Raise `GivenUp` in works whose callers have returned by now, and do what is to be done afterwards."""
     while True:
         moment, worker, afterwards = _endings.get()
         worker.done.wait(max(0.0, moment - time.monotonic()))
@@ -199,9 +203,9 @@ def _end_works() -> None:
             begin(Thread(target=worker.tell_later, daemon=True))
 
 
-def _imports(ident: int) -> bool:
+def _imports(thread_id: int) -> bool:
     """True if a thread is in the middle of an import."""
-    frame = sys._current_frames().get(ident)
+    frame = sys._current_frames().get(thread_id)
     while frame is not None:
         if frame.f_code.co_filename.startswith(_IMPORTING):
             return True
@@ -210,7 +214,7 @@ def _imports(ident: int) -> bool:
 
 
 def _wait(done: Event, end: float | None, stop: Event | None) -> None:
-    """Wait until the work is done, the clock has reached the end, or somebody says stop."""
+    """Wait until the work is done, the monotonic clock has reached the end, or `stop` is set."""
     most_s = TIMEOUT_MAX if stop is None else _GLANCE_S
     while stop is None or not stop.is_set():
         left_s = most_s if end is None else min(most_s, end - time.monotonic())

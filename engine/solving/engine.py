@@ -144,7 +144,15 @@ def answered(call: Call) -> Result:
     time_s = call.limits.time_s
     last_s = None if time_s is None else time_s + SLACK_S
     work, otherwise = partial(_decided, call), partial(call.result_now, limit="time")
-    return on_time(work, last_s, otherwise, call.stop, call.give_up, call.timer.stop, _STOPPING_S)
+    return on_time(
+        work,
+        last_s,
+        otherwise,
+        stop=call.stop,
+        afterwards=call.give_up,
+        on_stop=call.timer.stop,
+        stopping_s=_STOPPING_S,
+    )
 
 
 def _polls_its_deadline(call: Call) -> bool:
@@ -153,7 +161,7 @@ def _polls_its_deadline(call: Call) -> bool:
     Small rounds of a session do so, unless they have little time.
     """
     time_s = call.limits.time_s
-    ours = call.of_session and call.names[0] is None and (time_s is None or time_s >= _AMPLE_S)
+    ours = call.of_session and not call.formulation and (time_s is None or time_s >= _AMPLE_S)
     return ours and find_problem(call.instance.problem).size(call.instance) <= CHECKED_AT_ONCE
 
 
@@ -303,7 +311,7 @@ def _float(name: str, value: float) -> float:
 
 
 def limits_of(gap: float, time_limit: float | None, threads: int = 1, seed: int = 0) -> Limits:
-    """Limits of a call, checked: ValueError names what is out of range, TypeError what is no number."""
+    """Limits of a call, its time in s, checked: a ValueError or TypeError names one that is wrong."""
     require("gap", gap, _NUMBER, "a number")
     require("threads", threads, _WHOLE, "a whole number")
     require("seed", seed, _WHOLE, "a whole number")

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.time_shares import (
-    KEPT,
-    TIES,
-    Prices,
-    Ties,
-    prices_of,
-    program_of,
-    repaired,
-)
+from wattsched.formulations.time_shares import KEPT, TIES, Prices, Ties, prices_of, program_of, repaired
 from wattsched.instances.errors import require_known
 from wattsched.instances.time_shares import TimeShareInstance, instance_of
 from wattsched.reading.arguments import require_types
@@ -155,22 +147,22 @@ def shares_of(instance: TimeShareInstance, ties: Ties = "goodput") -> TimeShares
         if ties != "any" and served.any():
             share = _among_optima(instance, share, duals, ties)
     share, prices = repaired(instance, share[: instance.n_options]), prices_of(instance, duals)
-    message = check_shares(
+    verdict = check_shares(
         instance, share.tolist(), prices.progress.tolist(), prices.gpus.tolist(), prices.power_w
     )
-    if message.faults:
-        raise RuntimeError(f"the shares do not pass the checker: {message.faults[0]}")
-    if not abs(message.bound - message.objective) <= NEAR * abs(message.objective):
+    if verdict.faults:
+        raise RuntimeError(f"the shares do not pass the checker: {verdict.faults[0]}")
+    if not abs(verdict.bound - verdict.objective) <= NEAR * abs(verdict.objective):
         raise ValueError(_FAR)
     reason = "no option makes progress and fits the GPUs and the cap"
     dropped = {instance.jobs[j]: reason for j in np.flatnonzero(~served).tolist()}
-    return TimeShares(share, message.objective, message.bound, _named(instance, prices), dropped, instance)
+    return TimeShares(share, verdict.objective, verdict.bound, _named(instance, prices), dropped, instance)
 
 
 def _among_optima(
     instance: TimeShareInstance, share: FloatArray, duals: FloatArray, ties: Ties
 ) -> FloatArray:
-    """Shares of the same least progress that are best of these."""
+    """Shares of the same least progress that are best by `ties`; an optimum and its duals are given."""
     raised: BoolArray = instance.served.copy()
     floor = np.zeros(len(raised))
     while True:
@@ -186,9 +178,10 @@ def _among_optima(
         if step is None:
             break
         share, duals = step
-    step = _optimum(program_of(instance, floor=floor))
     # Tolerances of the solver may leave no point where floors are close to what is possible.
-    return share if step is None else step[0]
+    if (step := _optimum(program_of(instance, floor=floor))) is not None:
+        share, _ = step
+    return share
 
 
 def _solved(program: Program) -> tuple[FloatArray, FloatArray]:
@@ -199,6 +192,7 @@ def _solved(program: Program) -> tuple[FloatArray, FloatArray]:
 
 
 def _optimum(program: Program) -> tuple[FloatArray, FloatArray] | None:
+    """Optimum of a linear program and its duals, None where it has none."""
     from wattsched.solvers.lp import solve_lp
     from wattsched.solvers.solution import Limits
 

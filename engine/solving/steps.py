@@ -58,7 +58,10 @@ _AMPLE, _HEURISTIC_TIMES = 10.0, 3.0
 
 
 def decide(call: Call, earlier: Any) -> Result:
-    """Expand and build, run the safety net's heuristic and the solver, check, certify."""
+    """Expand and build, run the safety net's heuristic and the solver, check, certify.
+
+    `earlier` is an earlier decision, None where there is none.
+    """
     call.digest = "" if call.of_session else digest_of(call.instance)
     with call.timer.phase("expand"):
         call.data = call.problem.expand(call.instance)
@@ -76,10 +79,10 @@ def decide(call: Call, earlier: Any) -> Result:
     found += _by_rule(call)
     if call.incumbent is not None and call.timer.over():
         return call.result_now(limit="time")
-    # Somebody else's formulation may take all the time there is.
-    early = call.watched and call.formulation != call.problem.default and _relies_on_a_solver(call)
+    # Before it is built: somebody else's formulation may take all the time there is.
+    heuristic_early = call.watched and call.formulation != call.problem.default and _relies_on_a_solver(call)
     try:
-        found += _by_heuristic(call, Start()) if early else []
+        found += _by_heuristic(call, Start()) if heuristic_early else []
         model = call.model(call.formulation)
     except InfeasibleError as error:
         call.check_candidates()
@@ -91,19 +94,20 @@ def decide(call: Call, earlier: Any) -> Result:
         begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
         found += _checked_if_slow(call, begun)
     start = _start(call, model, found)
-    late = not early and _heuristic_comes_late(call, model)
+    heuristic_late = not heuristic_early and _heuristic_comes_late(call, model)
     # By kind, with a point and prices already, it needs no heuristic.
     started = model.program.by_kind and start.x is not None and start.prices is not None
-    if not late and not early and not started:
+    if not heuristic_late and not heuristic_early and not started:
         found += _by_heuristic(call, start)
         start = _start(call, model, found)
-    solution = _solved(call, model, replace(start, rule=_ascend) if late else start, late)
+    rule = _ascend if heuristic_late else start.rule
+    solution = _solved(call, model, replace(start, rule=rule), heuristic_late)
     found += _in_place(call, model, solution)
-    if late and solution.termination.reason == "optimal":
+    if heuristic_late and solution.termination.reason == "optimal":
         result = Answer(call, model, solution, found).result()
         if result.termination.reason != "error":
             return result
-    if late:
+    if heuristic_late:
         found += _by_heuristic(call, start)
     return Answer(call, model, solution, found).result()
 
@@ -151,7 +155,8 @@ def _of_point(call: Call, model: Model[Any], point: Any) -> Candidate | None:
     if point is None or model.program.violation(point) > _ROUNDING:
         return None
     begun = call.of_solution(EARLIER, model, Solution(Termination("feasible"), point))
-    return _checked_if_slow(call, begun)[0]
+    [candidate] = _checked_if_slow(call, begun)
+    return candidate
 
 
 def _by_rule(call: Call) -> list[Candidate]:
@@ -250,10 +255,10 @@ def _points(model: Model[Any], found: list[Candidate]) -> Iterator[Any]:
             yield x
 
 
-def _solved(call: Call, model: Model[Any], start: Start, late: bool) -> Solution:
+def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -> Solution:
     """Run the solver, unless a heuristic decides, or the formulation has found the optimum itself.
 
-    It leaves time for a safety net that comes late.
+    `heuristic_late` leaves time for a safety net that comes after it.
     """
     with call.timer.phase("solve"):
         if call.by_heuristic:
@@ -267,7 +272,7 @@ def _solved(call: Call, model: Model[Any], start: Start, late: bool) -> Solution
             return Solution(Termination("no_solution", "time"))
         try:
             left_s = call.timer.remaining_s()
-            kept_s = _HEURISTIC_TIMES * call.timer.elapsed_s() if late else 0.0
+            kept_s = _HEURISTIC_TIMES * call.timer.elapsed_s() if heuristic_late else 0.0
             share = 1.0 - kept_s / left_s if left_s else 1.0
             solution = _by_solver(call, model.program, start, share)
             allowed = model.rounded * find_solver(call.solver).rounding
@@ -279,7 +284,7 @@ def _solved(call: Call, model: Model[Any], start: Start, late: bool) -> Solution
 
 
 def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: float) -> Solution:
-    """Let the solver run until its share of the time that is left is over, whether it keeps limits or not.
+    """Run the solver until its `share` of the time that is left is over, whether it keeps limits or not.
 
     A small program is solved here, sooner than a process would have it, and so are all by rules and those by
     kind, which look at the time; a thread that is given up may go on for a while. A large program, or one of
@@ -328,7 +333,7 @@ def _in_place(call: Call, model: Model[Any], solution: Solution) -> list[Candida
     if as_claimed or call.timer.over() or (calm := call.model_in_place()) is None:
         return [own]
     with call.timer.phase("solve"):
-        without_moves = _by_solver(call, calm.program, Start(), 1.0)
+        without_moves = _by_solver(call, calm.program, Start(), share=1.0)
     stays = call.decided(Candidate(IN_PLACE, np.inf, calm, without_moves))
     # Its bound does not hold for decisions with moves, so it is dropped.
     return [own, *([replace(stays, model=None, solution=None)] if stays.valid else [])]

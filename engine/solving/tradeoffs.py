@@ -154,9 +154,10 @@ def pareto(
 
     def least(objective: str, limit: float | None) -> Result | None:
         """Least of a criterion within a limit on the other; an end, which all need, may take longer."""
-        shares = [2 * points - len(ended), *([2 - len(ends)] if limit is None else [])]
-        for share in shares:
-            if (left_s := timer.share(1.0 / max(1, share)).limit_s) is not None:
+        # Calls to come that share the time: two for each point, or, the second time, the ends alone.
+        calls_left = [2 * points - len(ended), *([2 - len(ends)] if limit is None else [])]
+        for calls in calls_left:
+            if (left_s := timer.share(1.0 / max(1, calls)).limit_s) is not None:
                 options["time_limit"] = max(_LEAST_S, left_s)
             result = solve(bounded(horizon, objective, against, limit), **options)
             if result.termination.reason != "no_solution" or left_s is None or timer.over():
@@ -208,7 +209,7 @@ def pareto(
 
 
 def _undominated(points: list[ParetoPoint], against: str) -> list[ParetoPoint]:
-    """Points in order, without those that another one is as good as."""
+    """Points, the soonest completion first, without those that another one is as good as in both criteria."""
 
     def amount(point: ParetoPoint, criterion: str) -> float:
         return point.result.totals[TOTALS[criterion]]
@@ -254,6 +255,7 @@ def _with_results(document: dict[str, Any], source: str) -> dict[str, Any]:
     """The document with its results validated, where it has some."""
 
     def read(result: Any, where: str) -> Any:
+        """Result of its part of the document, whose faults say where it is."""
         if not isinstance(result, dict):
             return result
         try:

@@ -153,7 +153,7 @@ import slurm demo.json -o site | demo.json: has neither 'jobs' of sacct --json n
 import slurm missing.txt -o site | missing.txt: no such file or directory
 import slurm sacct.txt nodes.txt --time-zone Mars -o site | 'Mars' is no time zone such as
 import slurm sacct.txt nodes.txt --since 2026-11-01 -o site | --since does not go with files
-import slurm sacct.txt nodes.txt --stand-in H9 -o site | invalid value for '--stand-in': 'H9' is not TYPE=KNOWN
+import slurm sacct.txt nodes.txt --stand-in H9 -o site | invalid value for '--stand-in': 'H9' is not
 import slurm sacct.txt nodes.txt --stand-in H9=A100 -o site | --stand-in: no node has GPUs of type 'H9'
 import slurm sacct.txt nodes.txt --stand-in A100=H9 -o site | --stand-in: 'H9' is not known, choose one of
 import slurm sacct.txt nodes.txt | missing option '-o'
