@@ -1,5 +1,6 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -363,6 +364,39 @@ def test_a_job_of_several_files_and_pods(tmp_path):
     days = [written(tmp_path, prometheus(node(0), pod), f"day{n}.json") for n in (0, 1)]
     m, _ = read_logged(days, table(tmp_path, "job,batch_size,step_time_s\nteam/train-0,8,1\ntrain-0,8,2\n"))
     assert m.gpus.tolist() == [2, 2]
+
+
+def test_gpus_of_a_job_are_those_that_were_busy_at_once(tmp_path):
+    first = readings(Job("train-0", 2, 300.0))
+    later = readings(Job("train-0", 2, 300.0, begin_s=BEGIN_S + 500))
+    moved = [*first, *(replace(read, gpu=read.gpu + 2) for read in later)]
+    rows = "job,batch_size,step_time_s\ntrain-0,8,1\ntrain-0,9,1\n"
+    m, found = logged(tmp_path, prometheus(moved, pod), rows, "moved.json")
+    assert (m.gpus.tolist(), m.power_w.tolist()) == ([2, 2], [300, 300])
+    assert found.notes == (repeated(216, "train-0"),)
+    timeless, found = logged(tmp_path, exporter(moved, pod), rows, "moved.prom")
+    assert timeless.gpus.tolist() == [4, 4]
+    assert "assumed: 'train-0' had its 4 GPUs at once: its log tells no times" in found.notes
+    stated = "job,batch_size,step_time_s,gpus\ntrain-0,8,1,1\ntrain-0,9,1,1\n"
+    _, found = logged(tmp_path, prometheus(moved, pod), stated, "moved.json")
+    told = "doubtful: the table says that 'train-0' has 1 GPUs, its log shows 2 busy at once"
+    assert told in found.notes
+
+
+def test_a_pod_that_several_namespaces_have_is_to_be_named_with_its_own(tmp_path):
+    def of_team(r: Read) -> dict[str, str]:
+        return pod(r) | {"namespace": "team" if r.gpu == 0 else "other"}
+
+    log, rows = (
+        prometheus(readings(Job("a-0", 2, 300.0)), of_team),
+        "job,batch_size,step_time_s\n{},8,1\nteam/a-0,9,1\n",
+    )
+    with pytest.raises(
+        ValueError, match=r"'a-0' is the name of several pods \('other/a-0', 'team/a-0'\); name one"
+    ):
+        logged(tmp_path, log, rows.format("a-0"), "a.json")
+    m, _ = logged(tmp_path, log, rows.format("other/a-0"), "a.json")
+    assert m.gpus.tolist() == [1, 1]
 
 
 def test_a_clock_that_wanders_is_no_setting(tmp_path):
