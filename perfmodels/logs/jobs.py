@@ -56,6 +56,8 @@ class LoggedRun:
         How many count, of how many that the job has.
     gpu_s : float
         GPU seconds of those that count and are in no earlier row; nan where logs tell no times.
+    named : bool
+        Whether the log names the job of its samples, among those of others.
     without_watts, repeated : int
         How many of those that count have unknown watts, and how many are in an earlier row, too.
     """
@@ -71,6 +73,7 @@ class LoggedRun:
     samples: int
     read: int
     gpu_s: float = math.nan
+    named: bool = False
     without_watts: int = 0
     repeated: int = 0
 
@@ -154,7 +157,7 @@ def _contradictions(with_runs: Sequence[tuple[int, Row, LoggedRun]]) -> tuple[st
         if row.get("gpus") and (stated := number_in(row["gpus"])) != run.gpus:
             told = f"the table says that {job} has {stated:g} GPUs, its log shows {run.gpus:,} busy at once"
             notes.append(f"doubtful: {told}")
-        elif not row.get("gpus") and run.gpus > 1 and math.isnan(run.gpu_s):
+        elif not row.get("gpus") and run.gpus > 1 and math.isnan(run.gpu_s) and run.named:
             notes.append(f"assumed: {job} had its {run.gpus:,} GPUs at once: its log tells no times")
     return tuple(dict.fromkeys(notes))
 
@@ -260,6 +263,7 @@ def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> 
         samples=len(samples),
         read=n_read,
         gpu_s=float(np.where(timeless, np.nan, counted_s)[fresh].sum()),
+        named=bool((samples.job != "").any()),
         without_watts=int(unknown.sum()),
         repeated=int((~fresh).sum()),
     )

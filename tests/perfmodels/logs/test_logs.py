@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.perfmodels.logs.logged_files import FORMS, logged, repeated, table, written
+from tests.perfmodels.logs.logged_files import FORMS, at_once, logged, repeated, table, written
 from tests.perfmodels.logs.writers import (
     BEGIN_S,
     IDLE_W,
@@ -52,7 +52,7 @@ def test_watts_come_back_within_the_noise(tmp_path_factory, form, gpus, power_w,
     )
     m, found = logged(folder, log, "job,batch_size,step_time_s\n17,64,0.5\n17,64,0.5\n")
     run = found.runs[0]
-    assert (run.gpus, found.notes) == (gpus, (repeated(run.samples),))
+    assert (run.gpus, found.notes) == (gpus, (repeated(run.samples), *at_once(form, gpus)))
     assert run.read == gpus * (busy + sum(idle))
     assert run.samples == gpus * (busy - busy // 10)
     # Five standard deviations of the mean, and the digits that are written.
@@ -449,7 +449,7 @@ def test_busy_gpus_of_unknown_watts_count_and_the_mean_of_the_others_stands_for_
 def test_gpu_hours_are_unknown_without_times_and_count_once(tmp_path, form):
     log = FORMS[form](readings(Job("17", 2, 300.0)))
     _, found = logged(tmp_path, log, "job,batch_size,step_time_s\n17,8,1\n17,16,2\n")
-    assert found.notes == (repeated(108),)
+    assert found.notes == (repeated(108), *at_once(form, 2))
     seconds, known = sum(run.gpu_s for run in found.runs), form.startswith(("nvidia-smi", "Prometheus"))
     assert seconds == pytest.approx(108.0 if known else np.nan, nan_ok=True)
 
