@@ -169,9 +169,7 @@ def _of_the_service(service: Service) -> APIRouter:
     router, open_to_all = APIRouter(tags=["service"]), {"security": list[Any]()}
 
     @router.get(
-        "/healthz",
-        openapi_extra=open_to_all,
-        **described("Whether the process lives", schemas.HealthAnswer),
+        "/healthz", openapi_extra=open_to_all, **described("Whether the process lives", schemas.HealthAnswer)
     )
     async def healthz() -> Response:
         return Answer({"alive": True})
@@ -333,8 +331,7 @@ def _of_decisions(service: Service) -> APIRouter:
         return _file(await service.do(partial(document_text, found)))
 
     @router.get(
-        "/report",
-        **described("What the newest rounds would have changed of what ran", schemas.ReportAnswer),
+        "/report", **described("What the newest rounds would have changed of what ran", schemas.ReportAnswer)
     )
     async def report(name: Name, most: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         return Answer(await service.report(name, most))

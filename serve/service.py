@@ -15,11 +15,7 @@ from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
 from wattsched.serve.database import JournalError
 from wattsched.serve.description import IdsRequest, JobsRequest, SolveRequest
-from wattsched.serve.documents import (
-    decision_document,
-    report_document,
-    session_document,
-)
+from wattsched.serve.documents import decision_document, report_document, session_document
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.metrics import Metrics
