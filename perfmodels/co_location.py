@@ -152,6 +152,6 @@ def power_at(
     full_w: float | FloatArray = FULL_W,
     exponent: float | FloatArray = POWER_EXPONENT,
 ) -> FloatArray:
-    """Watts of a unit at a GPU utilisation, for EaCO's node unless told otherwise."""
+    """Watts of EaCO's node at a mean GPU utilisation, or of one with other watts at 0 and at 100 %."""
     share = np.minimum(np.asarray(utilisation_pct) / 100.0, 1.0)
     return np.asarray(idle_w + (np.asarray(full_w) - idle_w) * share**exponent)

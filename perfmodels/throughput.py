@@ -21,6 +21,7 @@ TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
 SHAPES = {"gamma": GAMMAS, "gamma_c": GAMMAS, "memory_bound_share": (0.0, 1.0)}
 """Bounds of the fitted shapes (fitted seconds are 0 or more); the lower one where nothing was measured."""
 ALPHAS, BETAS, SHARE = [2, 4], [3, 5], 8
+"""Places of alpha_r and alpha_n, beta_r and beta_n, and the share, among values of `TIMES` and `SHAPES`."""
 SMALLEST_S = 1e-8
 SHORTEST_STEP_S = 1e-6
 STARTS = 6
@@ -172,7 +173,7 @@ def fit_throughput(measurements: Measurements) -> ThroughputFit:
         )
     steps = _Steps(measurements, _clock(measurements))
     values = steps.fit()
-    predicted = steps.predict(values)[1]
+    _, predicted = steps.predict(values)
     return ThroughputFit(
         Throughput(**dict(zip((*TIMES, "gamma", "gamma_c"), values[:SHARE].tolist(), strict=True))),
         float(values[SHARE]) if measurements.frequency_mhz is not None else None,
@@ -198,7 +199,8 @@ def held_out_error(measurements: Measurements, *, folds: int = 4, seed: int = 0)
     clock, error = _clock(measurements), np.empty(n)
     for k in range(folds):
         test, others = (_Steps(measurements.rows(part), clock[part]) for part in (fold == k, fold != k))
-        error[fold == k] = test.predict(others.fit())[1] / test.step_s - 1.0
+        _, predicted_s = test.predict(others.fit())
+        error[fold == k] = predicted_s / test.step_s - 1.0
     return np.abs(error)
 
 
@@ -212,7 +214,15 @@ def _clock(m: Measurements) -> FloatArray:
 
 
 class _Steps:
-    """Measured steps as the arrays that the loss is made of; `clock` is f_max / f."""
+    """Measured steps as the arrays that the loss is made of; `clock` is f_max / f.
+
+    Attributes
+    ----------
+    grad_known, grad_s : ndarray
+        Mask of the steps of which T_grad was measured, and T_grad of those.
+    free : ndarray of bool
+        Which of `TIMES` and `SHAPES` the measurements say anything about; the others are not fitted.
+    """
 
     def __init__(self, m: Measurements, clock: FloatArray) -> None:
         self.step_s, self.local_batch, self.clock = m.step_time_s, m.local_batch, clock
@@ -220,7 +230,6 @@ class _Steps:
         grad_s = m.step_time_s - (m.step_time_s if m.sync_time_s is None else m.sync_time_s)
         self.grad_known = grad_s > 0.01 * m.step_time_s
         self.grad_s = grad_s[self.grad_known]
-        # Which of `TIMES` and `SHAPES` the measurements say anything about.
         told = tells_sync(m)
         regimes = [told and bool(term.any()) for term in self.sync_terms.T > 0]
         several_batches = len(np.unique(m.local_batch)) >= BATCHES_FOR_GAMMA_C
@@ -255,6 +264,7 @@ class _Steps:
         high = np.concatenate([np.full(6, np.log(1e3 * self.step_s.max())), most])
 
         def values(z: FloatArray) -> FloatArray:
+            """Values of `TIMES` and `SHAPES` from the variables, those that are free."""
             full = low.copy()
             full[free] = z
             full[:6] = np.where(free[:6], np.exp(full[:6]), 0.0)
@@ -275,7 +285,7 @@ class _Steps:
         return self._with_unobserved(values(min((best, polished), key=loss)))
 
     def _starts(self) -> list[FloatArray]:
-        """Return starting points around times of the size of the shortest step."""
+        """Return starting points, times as logarithms, around times of the size of the shortest step."""
         fastest = float(self.step_s.min())
         per_sample = float(np.median(self.step_s / self.local_batch))
         times = np.log([fastest / 2, per_sample / 2, fastest / 4, fastest / 40, fastest / 4, fastest / 40])
@@ -287,11 +297,11 @@ class _Steps:
         ]
 
     def _with_unobserved(self, values: FloatArray) -> FloatArray:
-        """Set times at the bound to 0, and the rule for several nodes where none were measured."""
+        """Set times at their bound to 0, and unmeasured ones across nodes by the rule of `fit_throughput`."""
         values[:6] = np.where(values[:6] <= 2 * SMALLEST_S, 0.0, values[:6])
         if values[0] == values[1] == 0:
             values[1] = SMALLEST_S  # the steps look like synchronisation alone
-        for inside, across in ((2, 4), (3, 5)):
+        for inside, across in (ALPHAS, BETAS):
             if not self.free[across]:
                 values[across] = 1.1 * values[inside]
         return values

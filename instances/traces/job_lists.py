@@ -104,7 +104,7 @@ def of_cluster(
     jobs = list(jobs)
     found = [job for name, job in jobs if virtual_cluster in (None, name)]
     if not found and virtual_cluster is not None:
-        known = listed(sorted({name for name, _ in jobs if name}), "") or "none"
+        known = listed(sorted({name for name, _ in jobs if name}), quote="") or "none"
         raise ValueError(f"{path}: no job is of the virtual cluster '{virtual_cluster}', there are {known}")
     return found
 
