@@ -106,11 +106,6 @@ def fit_slowdown(jobs: Sequence[int], load: Sequence[float], slowdown: Sequence[
     ----------
     jobs, load, slowdown : sequences of one length, two at least
         As of `SlowdownLaw.of`.
-
-    Raises
-    ------
-    ValueError
-        For fewer than two sets.
     """
     if len(jobs) < 2:
         raise ValueError(f"a slowdown law needs at least 2 measured sets, got {len(jobs)}")
@@ -128,12 +123,7 @@ def fit_slowdown(jobs: Sequence[int], load: Sequence[float], slowdown: Sequence[
 def measured_slowdown(members: Sequence[str]) -> float:
     """Mean completion time of a measured set over that of its jobs alone (3.0 to 24.5 % more).
 
-    The 3 to 7.8 % and 19 % of the publication are shares of the time together.
-
-    Raises
-    ------
-    KeyError
-        If the set was not measured.
+    The 3 to 7.8 % and 19 % of the publication are shares of the time together. Other sets are a KeyError.
     """
     return SHARED[tuple(members)].jct_h / float(np.mean([ALONE[name].jct_h for name in members]))
 

@@ -93,9 +93,9 @@ class RecordedActions:
     def acting(
         self, key: str, document: Mapping[str, Any], *, starts: bool = False
     ) -> Iterator[dict[str, str]]:
-        """Record what is done within; its ``outcome`` is to be set.
+        """Record what is done within, and how it ended: the ``outcome`` to be set in what is yielded.
 
-        What keeps the cap is done also where the journal cannot be written, what starts a job is not.
+        Where the journal cannot be written it is done all the same, to keep the cap, unless it starts a job.
 
         Raises
         ------

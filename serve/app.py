@@ -166,6 +166,7 @@ def _tell_failures(app: FastAPI) -> None:
 
 
 def _of_the_service(service: Service) -> APIRouter:
+    """Routes on the process: its health and its figures."""
     router, open_to_all = APIRouter(tags=["service"]), {"security": list[Any]()}
 
     @router.get(
@@ -209,7 +210,7 @@ Document = Annotated[Any, Depends(document_of)]
 
 
 async def _require_known(request: Request) -> None:
-    """Refuse what stands behind the question mark of an address where nothing of that name is asked for."""
+    """Refuse parameters of an address (``?NAME=VALUE``) that its route does not know, or has twice."""
     known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
     given = [name for name, _ in request.query_params.multi_items()]
     faults = [f"{name!s:.60}: is not a known parameter" for name in dict.fromkeys(given) if name not in known]
@@ -231,6 +232,7 @@ def _file(text: str, headers: dict[str, str] | None = None) -> Response:
 
 
 def _of_sessions(service: Service) -> APIRouter:
+    """Routes on sessions, their jobs and their decisions."""
     router = APIRouter(tags=["sessions"], dependencies=[Depends(_require_known)])
     session = schemas.SessionAnswer
 
@@ -287,6 +289,7 @@ def _of_sessions(service: Service) -> APIRouter:
 
 
 def _of_decisions(service: Service) -> APIRouter:
+    """Routes on the decisions of a session."""
     router = APIRouter(prefix="/sessions/{name}", tags=["decisions"])
     takes_nothing = [Depends(_require_nothing)]
 
@@ -359,6 +362,7 @@ def _of_decisions(service: Service) -> APIRouter:
 
 
 async def _events(first: Any, found: AsyncIterator[dict[str, Any] | None]) -> AsyncIterator[bytes]:
+    """Events of a first decision and the next ones."""
     yield _event(first)
     # The answer has begun, and cannot be another one: it ends, and whoever asks again is told why.
     with suppress(*STATUSES):

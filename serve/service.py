@@ -100,7 +100,10 @@ class Service:
         return self._journal.fault
 
     async def do(self, do: Callable[[], T], key: str | None = None) -> T:
-        """Do something short in a thread, for a request; once it is begun, it is waited for."""
+        """Return what something short returns, done in a thread for a request; once begun, it is waited for.
+
+        Of one key, one is done at a time.
+        """
         until = asyncio.get_running_loop().time() + self.limits.deadline_s
         return await self._workers.do(do, key=key, until=until, wait_s=math.inf)
 
@@ -118,6 +121,7 @@ class Service:
                 return self._journal.open(name)
             return self._journal.create(name, document)
 
+        # A key of its own, which no session has: it does not wait for decisions.
         session = await self.do(make, key=f"{name}/")
         self._set_timer(name)
         return session_document(session, self._every_s.get(name))
@@ -131,7 +135,7 @@ class Service:
         """Forget a session with all that it decided."""
         session = self.session(name)
         with session.known_as(versions):
-            pass
+            pass  # refused for another version
         self._every_s.pop(name, None)
         self._beside_s.pop(name, None)
         if (timer := self._timers.pop(name, None)) is not None:
@@ -176,6 +180,7 @@ class Service:
         until = loop.time() + deadline_s
 
         def decide() -> dict[str, Any]:
+            """Decide in a thread, in the time that is left for it."""
             begun = loop.time()
             left_s = until - begun
             left_s -= max(_MARGIN_S, min(self._beside_s.get(name, 0.0), left_s / 2))
@@ -215,7 +220,7 @@ class Service:
         if self._streams >= self.limits.streams:
             raise BusyError(f"at most {count(self.limits.streams, 'stream')} may be open (--streams)")
         newest = session.last.number if session.last else 0
-        # What comes after the newest one was seen of an earlier session of that name.
+        # A number beyond the newest one was seen of an earlier session of that name.
         last = newest if after is None else after if after <= newest else 0
         self._streams += 1
         try:
@@ -252,6 +257,7 @@ class Service:
             raise ConflictError("this is shadow mode: decisions are recorded, and none is applied")
 
     def _deadline_s(self, asked: Any) -> float:
+        """Seconds in which a request is answered: those it asks for, at most the limit."""
         if asked is None:
             return self.limits.deadline_s
         if isinstance(asked, bool) or not isinstance(asked, int | float) or not asked > 0:
@@ -271,6 +277,7 @@ class Service:
             news.set()
 
     def _set_timer(self, name: str) -> None:
+        """Begin the background rounds of a session that has some, once."""
         every_s = self._every_s[name] = self._journal.document(name).get("every_s")
         if every_s is not None and name not in self._timers:
             self._timers[name] = asyncio.create_task(self._decide_every(name, every_s))

@@ -61,7 +61,7 @@ class Tokens:
         (token, *more) = _lines(path) or [""]
         if more or not _TOKEN.fullmatch(token):
             raise InputError(["is no token; remove it, and a new one is made"], str(path))
-        made = cls.__new__(cls)
+        made = cls.__new__(cls)  # of no file of tokens
         made._known = [(_digest(token), Client("own", "write"))]
         return path, made
 
@@ -122,6 +122,7 @@ def _digest(token: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
+    """Lines of a file, without blanks around them."""
     try:
         with open_file(path) as file:
             return [line.strip() for line in file.read().decode("utf-8").splitlines()]

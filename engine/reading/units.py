@@ -97,7 +97,7 @@ class Numbers:
     """Reader of the numbers of a column, which converts them into our unit.
 
     `stated` is True if the header or a value stated one, `_bare` once a value had none, and `currency` is
-    that of money, or empty. A header with an unknown unit is a ValueError that names the place and the column.
+    that of money, or empty. A header with an unknown unit is a ValueError that names place and column.
     """
 
     def __init__(self, name: str, quantity: Quantity, place: str = ""):

@@ -149,7 +149,11 @@ def first_come_round(
 def _serve(
     pools: tuple[Pool, ...], roster: Roster, names: list[str], starts: list[Start]
 ) -> dict[str, Placement]:
-    """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs."""
+    """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs.
+
+    Returns the placements of those that run, by name.
+    """
+    # Of each pool F_k, the GPUs in entirely free blocks of size 2^k, by k.
     free = [Occupancy(pool.blocks, pool.available).free_gpus for pool in pools]
     served: list[list[tuple[str, Start]]] = [[] for _ in pools]
     for job, wanted in zip(names, starts, strict=True):
