@@ -244,12 +244,8 @@ def _too_few(timed: Measurements, folds: int) -> str:
 def _complete(m: Measurements) -> tuple[Measurements, list[str]]:
     """Measurements without the local batches that leave holes in a table of power limits, and notes of them.
 
-    A limit at which fewer than half of the local batches were measured is left out first.
-
-    Raises
-    ------
-    ValueError
-        If no local batch was measured at every limit.
+    A limit at which fewer than half of the local batches were measured is left out first. If no local batch
+    was measured at every limit that is left, it is a ValueError.
     """
     one = m.gpus == 1
     if m.power_limit_w is None or m.power_w is None or not one.any():

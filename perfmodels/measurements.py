@@ -63,10 +63,7 @@ class Measurements:
     sync_time_s, frequency_mhz, power_limit_w, power_w : ndarray of float64, shape (n,), optional
         Seconds of the step spent synchronising, settings, average draw of one GPU.
 
-    Raises
-    ------
-    ValueError
-        For columns of different lengths, and values that are not finite and positive.
+    Columns of different lengths, and values that are not finite and positive, are a ValueError.
     """
 
     gpus: FloatArray
@@ -148,6 +145,8 @@ def read_logged(
 ) -> tuple[Measurements, LoggedJobs]:
     """Read logs of GPUs, of nvidia-smi, DCGM, Prometheus or Zeus, and the table of the jobs that ran.
 
+    Errors are those of `read_measurements`.
+
     Parameters
     ----------
     logs : sequence of str or Path
@@ -168,13 +167,6 @@ def read_logged(
     measurements : Measurements
     found : LoggedJobs
         What each job did, and what was left out.
-
-    Raises
-    ------
-    ValueError
-        One sentence that names the file, and the line and column where there is one.
-    OSError
-        If a file cannot be opened.
     """
     samples = Samples.joined([read_log(log, time_zone) for log in logs])
     found = completed(_chosen(jobs, where), samples, str(jobs), time_zone)

@@ -52,13 +52,7 @@ class FrequencyModel(Strict):
         return self
 
     def relative(self, frequency_mhz: ArrayLike) -> FloatArray:
-        """Clock over `max_mhz`; nan stands for `max_mhz`.
-
-        Raises
-        ------
-        ValueError
-            For a clock that is not above 0 or is above `max_mhz`.
-        """
+        """Clock over `max_mhz`, above 0 and at most 1, or a ValueError; nan stands for `max_mhz`."""
         f = np.asarray(frequency_mhz, dtype=float)
         f = np.where(np.isnan(f), self.max_mhz, f)
         wrong = f[(f <= 0) | (f > self.max_mhz)]

@@ -271,7 +271,8 @@ class Profile(Strict):
             GPUs of a node.
         gpu_counts, batch_sizes, frequencies_mhz, power_limits_w : sequence, optional
             What to combine. Default: the profile's own choices, of the GPU counts the powers of two.
-            Settings of a knob that the profile does not have are left out.
+            Settings of a knob that the profile does not have are left out; those outside its range are a
+            ValueError.
         max_power_w : float, optional
             The board's limit, see `rate`.
 
@@ -279,11 +280,6 @@ class Profile(Strict):
         -------
         Configurations
             Ordered by GPU count, batch and setting, without those that a board cannot hold; maybe none.
-
-        Raises
-        ------
-        ValueError
-            For a setting outside the profile's range.
         """
         counts, batches, settings = self._choices(
             gpu_counts, batch_sizes, frequencies_mhz, power_limits_w, max_power_w

@@ -158,12 +158,7 @@ def fit_throughput(measurements: Measurements) -> ThroughputFit:
     without measurements costs nothing, but across nodes at least 1.1 times as much as inside one. Where all
     measurements are of one GPU count and none has `sync_time_s`, synchronisation counts as computation.
     ``gamma_c`` stays 1 below five different local batches. Of several clocks, the largest is taken as the
-    one at which the parameters hold.
-
-    Raises
-    ------
-    ValueError
-        For fewer than two measurements, and for steps below 1 us.
+    one at which the parameters hold. Fewer than two measurements, and steps below 1 us, are a ValueError.
     """
     if len(measurements) < 2:
         raise ValueError(f"a fit needs at least 2 measurements, got {len(measurements)}")
@@ -185,12 +180,8 @@ def fit_throughput(measurements: Measurements) -> ThroughputFit:
 def held_out_error(measurements: Measurements, *, folds: int = 4, seed: int = 0) -> FloatArray:
     """Relative errors of every step, predicted by a fit that has not seen it.
 
-    The steps are dealt into `folds` groups at random, and each group is predicted from the others.
-
-    Raises
-    ------
-    ValueError
-        For fewer steps than twice the folds.
+    The steps are dealt into `folds` groups at random, and each group is predicted from the others. Fewer
+    steps than twice the folds are a ValueError.
     """
     n = len(measurements)
     if n < 2 * folds:

@@ -95,12 +95,8 @@ class RecordedActions:
     ) -> Iterator[dict[str, str]]:
         """Record what is done within, and how it ended: the ``outcome`` to be set in what is yielded.
 
-        Where the journal cannot be written it is done all the same, to keep the cap, unless it starts a job.
-
-        Raises
-        ------
-        JournalError
-            For a start that cannot be recorded.
+        Where the journal cannot be written it is done all the same, to keep the cap, unless it starts a job:
+        that is a `JournalError`.
         """
         begun, found = False, {"outcome": "no answer"}
         try:

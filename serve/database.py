@@ -180,13 +180,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all changes made within the block to disk when it ends, or none of them.
-
-        Raises
-        ------
-        JournalError
-            Where it could not be written.
-        """
+        """Write all changes made within to disk at the end, or none, which is raised as a `JournalError`."""
         with self._using, self._told():
             self._file.execute("BEGIN IMMEDIATE")
             try:

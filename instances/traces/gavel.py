@@ -67,8 +67,7 @@ def read_gavel(
     Raises
     ------
     ValueError
-        With the line and column of a malformed cell or a type without a throughput, when there is no file of
-        throughputs, or no job is of the virtual cluster.
+        For a type without a throughput, no file of throughputs, or no job of the virtual cluster.
     """
     rows = list(rows_of(path, COLUMNS))
     philly = bool(rows) and "vc" in rows[0].cells
@@ -253,12 +252,7 @@ def round_of_pairs(
     gpus : mapping of str to int
         GPUs of each type of the table.
     **fields
-        More fields of the instance.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        For GPU types or classes that the table does not have, and fields that do not go together.
+        More fields of the instance, which is validated.
     """
     types = [
         UnitType(name=name, count=count, idle_power_w=idle_w, full_power_w=full_w)
