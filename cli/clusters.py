@@ -268,7 +268,7 @@ def listening_at(option: str, at: str) -> Iterator[socket]:
 
 @contextmanager
 def measured(at: str | None, journal: Journal) -> Iterator[Callable[[Any], None]]:
-    """Answer Prometheus at ``[HOST:]PORT``, None for nowhere; yields what counts each round, to be called."""
+    """Answer Prometheus at ``[HOST:]PORT``, if it is given; yields a callable that notes a round."""
     if at is None:
         yield lambda _: None
         return

@@ -203,6 +203,7 @@ def _from(source: str, message: str) -> str:
 
 
 def _message(error: ValueError) -> str:
+    """Message of an error, and in our words that of a validation by pydantic."""
     from pydantic import ValidationError
 
     if not isinstance(error, ValidationError):

@@ -187,7 +187,7 @@ def _require_no_log(path: str | Path) -> None:
 
 
 def _chosen(path: str | Path, where: Mapping[str, str] | None) -> list[tuple[int, Row]]:
-    """Rows of a table with their line numbers, of one workload."""
+    """Rows of a table with their line numbers, of one workload, with the values of `where` in its columns."""
     header, rows = _rows(path)
     for column, value in (where or {}).items():
         if column not in header:

@@ -200,7 +200,7 @@ def fit_power_frequency(
     relative_frequency : array_like, shape (n,)
         x, the clock over the highest clock. If all are 1 the draw counts as static.
     power_w : array_like, shape (n,)
-        Average draw of one GPU.
+        Average draw of one GPU; clocks and watts that are not finite and positive are a ValueError.
     computing_share : array_like
         T_grad / T_iter of each measurement.
     sync_w : float, optional
@@ -208,11 +208,6 @@ def fit_power_frequency(
         otherwise the static draw.
     max_power_w : float, optional
         The board's limit, above which it draws nothing.
-
-    Raises
-    ------
-    ValueError
-        For watts or clocks that are not finite and positive.
     """
     from scipy.optimize import minimize_scalar, nnls
 
@@ -225,7 +220,7 @@ def fit_power_frequency(
     clocks = len(np.unique(x))
     fit_sync = sync_w is None and bool(share.min() < 0.95)
     target = (p - (1.0 - share) * (0.0 if sync_w is None else sync_w)) / p
-    # Parts of the draw at the highest clock: static or dynamic ones, which a waiting GPU draws or not.
+    # Four parts of the draw at the highest clock: static or dynamic ones, which a waiting GPU draws or not.
     static, waits = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
     told = np.array([True, clocks > 1, fit_sync, fit_sync and clocks > 1])
 
@@ -268,14 +263,9 @@ def fit_power_limits(
     Parameters
     ----------
     local_batch, power_limit_w, step_time_s, power_w : array_like, shape (n,)
-        One measurement per index; repeated settings are averaged.
+        One measurement per index; repeated settings are averaged. Every local batch needs every limit.
     rows : int
         Local batches to keep at most; also no more than half of them, unless that is below 3.
-
-    Raises
-    ------
-    ValueError
-        If some local batch was not measured at every limit.
     """
     from scipy.optimize import isotonic_regression
 

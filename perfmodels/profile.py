@@ -230,7 +230,7 @@ class Profile(Strict):
         highest = 1.0 if max_power_w is None else self.power.highest_clock(max_power_w)
         if self.frequency is None:
             # Nothing is known of a lower clock: all the work counts as slowed by it.
-            clock = np.asarray(highest or np.nan)  # at no clock within the limit
+            clock = np.asarray(highest or np.nan)  # nan: at no clock within the limit
             stretch = 1.0 / clock
         else:
             clock = self.frequency.relative(frequency_mhz)

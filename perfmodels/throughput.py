@@ -219,7 +219,7 @@ class _Steps:
         self.step_s, self.local_batch, self.clock = m.step_time_s, m.local_batch, clock
         self.sync_terms = sync_terms(m.gpus, m.nodes)
         grad_s = m.step_time_s - (m.step_time_s if m.sync_time_s is None else m.sync_time_s)
-        self.grad_known = grad_s > 0.01 * m.step_time_s
+        self.grad_known = grad_s > 0.01 * m.step_time_s  # less is rounding
         self.grad_s = grad_s[self.grad_known]
         told = tells_sync(m)
         regimes = [told and bool(term.any()) for term in self.sync_terms.T > 0]
@@ -281,6 +281,7 @@ class _Steps:
         per_sample = float(np.median(self.step_s / self.local_batch))
         times = np.log([fastest / 2, per_sample / 2, fastest / 4, fastest / 40, fastest / 4, fastest / 40])
         random = np.random.default_rng(0)
+        # Times vary at random, gamma, gamma_c and the share over their ranges.
         shifts = [np.zeros(6), *(random.normal(0.0, 1.5, 6) for _ in range(1, STARTS))]
         return [
             np.concatenate([times + shift, [1.0 + 0.8 * i, 1.0 + 0.5 * (i % 3), 0.3]])
@@ -304,7 +305,8 @@ def fit_noise_scale(batch_size: ArrayLike, samples_to_target: ArrayLike) -> tupl
     Parameters
     ----------
     batch_size, samples_to_target : array_like, shape (n,)
-        Global batch, and samples (or epochs) that training with it takes to the same goal.
+        Global batch, two different ones at least, and samples (or epochs) that training with it takes to the
+        same goal.
 
     Returns
     -------
@@ -312,11 +314,6 @@ def fit_noise_scale(batch_size: ArrayLike, samples_to_target: ArrayLike) -> tupl
         In samples; at most 1e8, where batches up to a million cost nothing measurable.
     max_error : float
         Largest relative error of the samples.
-
-    Raises
-    ------
-    ValueError
-        For fewer than two different batches, or values that are not finite and positive.
     """
     from scipy.optimize import minimize_scalar
 

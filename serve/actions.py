@@ -76,7 +76,7 @@ class RecordedActions:
             return file.execute(query, row).rowcount == 1
 
     def end_action(self, key: str, document: Mapping[str, Any]) -> None:
-        """Record how an action ended."""
+        """Record how an action ended, and forget those that ended before the newest `KEPT_ACTIONS`."""
         require("key", key, (str,), "a text")
         ended = packed(document, "document", finite=True)
         with self._going_on(), self._file.transaction() as file:
@@ -113,7 +113,7 @@ class RecordedActions:
                 self.end_action(key, found)
 
     def settle(self) -> int:
-        """End the actions that a kill of ours cut off; what became of them is seen outside. How many."""
+        """End the actions that were cut off as we were killed, whatever became of them; return how many."""
         cut_off: list[Action] = []
         with self._going_on():
             cut_off = self.actions(unfinished=True)

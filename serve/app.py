@@ -141,7 +141,7 @@ def create(
 
 
 def _tell_failures(app: FastAPI) -> None:
-    """Say what is wrong in a sentence, under the status that says whose fault it is."""
+    """Let failures be answered by a sentence, under the status that says whose fault they are."""
 
     async def answer(_: Request, error: Exception) -> Response:
         status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)

@@ -75,7 +75,8 @@ class Database:
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False, quota_mb: float = QUOTA_MB) -> None:
-        self.path, self.fault, self._quota_bytes, self._told_full = str(path), "", quota_mb * 1e6, False
+        self.path, self.fault = str(path), ""
+        self._quota_bytes, self._told_full = quota_mb * 1e6, False  # whether a nearly full file was told of
         if not self.path:
             raise InputError(["the file name is empty"])
         self._using = Lock()
@@ -84,7 +85,7 @@ class Database:
         lock = Path(f"{os.path.realpath(self.path)}-lock")
         with _written(self.path):
             new = not read_only and private_file(lock)
-        self._guard = None if read_only else self._take_lock(lock)
+        self._guard = None if read_only else self._take_lock(lock)  # held until it is closed
         try:
             if not (read_only or os.path.exists(self.path)):
                 with _written(self.path):

@@ -80,7 +80,7 @@ class Journal:
         return names
 
     def create(self, name: str, document: Mapping[str, Any]) -> RecordedSession:
-        """Make a session.
+        """Make a session; an `InputError` has every fault, or that the name is in use.
 
         Parameters
         ----------
@@ -88,11 +88,6 @@ class Journal:
             Letters, digits, and ``._-`` after the first character; at most 100.
         document : mapping
             Arguments of `wattsched.Session` as JSON: ``cluster``, ``objective``, ``capacity``, ...
-
-        Raises
-        ------
-        InputError
-            With every fault, and for a name that is in use.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name):
             text = "must be letters, digits, '.', '_' and '-', at most 100, and begin with a letter or digit"

@@ -135,9 +135,9 @@ class RecordedSession(RecordedActions):
         self._pending.append(_Event(kind, told if kind == "apply" else None, content))
 
     def _commit(self, decided: Contents | None = None, *, applied: bool = False) -> tuple[int, float]:
-        """Write pending changes, and a decision after them, to the disk in one piece; its number and time.
+        """Write pending changes, and a decision after them, to the disk in one piece.
 
-        `applied`: the decision is what runs from now on. Its number is 0 where there is none.
+        `applied`: it is what runs from now on. Returns its number, 0 without one, and when it was written.
         """
         events, self._pending = self._pending, []
         last, number, now_s = self.last.number if self.last else 0, 0, time.time()
@@ -297,7 +297,7 @@ class RecordedSession(RecordedActions):
                 contents = self._rounds.packed(decision)
             except BaseException:
                 with self._changing:
-                    self._commit()
+                    self._commit()  # the jobs that came and went
                 raise
             with self._changing:
                 return self._recorded(decision, contents, before, apply=apply and decision.solved)

@@ -49,7 +49,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._since_s = self._read_s = self.loop.time()
         application: Any = self.config.app
-        limits, most = application.state.service.limits, application.state.connections
+        limits, most = application.state.service.limits, application.state.connections  # `affordable` ones
         others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
         others = [one for one in others if not one.transport.is_closing()]
         address = None if self.client is None else self.client[0]

@@ -54,6 +54,7 @@ class Service:
         self.stopping = False
         self._journal = journal
         self._workers = Workers(self.limits.workers, self.limits.queue)
+        # By session: seconds between background rounds, what makes these, and what streams wait for.
         self._every_s: dict[str, float | None] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._news: dict[str, asyncio.Event] = {}
@@ -181,15 +182,15 @@ class Service:
 
         def decide() -> dict[str, Any]:
             """Decide in a thread, in the time that is left for it."""
-            begun = loop.time()
-            left_s = until - begun
+            begun_s = loop.time()
+            left_s = until - begun_s
             left_s -= max(_MARGIN_S, min(self._beside_s.get(name, 0.0), left_s / 2))
             if left_s <= 0:
                 raise LateError
             made = session.solve(**{**dict(asked), "deadline_s": left_s}, versions=versions)
             loop.call_soon_threadsafe(self._decided, name, made)
             document = {**decision_document(made), "applied": asked.apply and made.decision.solved}
-            self._beside_s[name] = loop.time() - begun - made.decision.time_s.get("total", 0.0)
+            self._beside_s[name] = loop.time() - begun_s - made.decision.time_s.get("total", 0.0)
             return document
 
         # Where something is changed or applied, the answer says so, be it late.

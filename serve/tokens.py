@@ -49,9 +49,9 @@ class Tokens:
 
     @classmethod
     def own(cls, journal: str | Path) -> tuple[Path, Self]:
-        """Token of whoever may read the file beside a journal, which is made at the first start.
+        """Path of the file beside a journal with a token, made at the first start, and that token, to write.
 
-        It is made anew where others could read it.
+        Where others could read the file, it is made anew.
         """
         path = Path(f"{journal}-token")
         if os.path.lexists(path) and keep_private(path):

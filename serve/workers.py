@@ -51,7 +51,8 @@ class Workers:
 
     def __init__(self, threads: int, most_waiting: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="wattsched")
-        self._all, self._free, self._most = threads, threads, most_waiting
+        self._all, self._free = threads, threads
+        self._most = most_waiting
         self._requests: deque[_Work] = deque()
         self._background: deque[_Work] = deque()
         self._busy: set[str] = set()  # keys of what is under way

@@ -224,7 +224,7 @@ def _is_speed(value: Any) -> bool:
 
 
 def read_jobs(path: str | Path, most: int | None = None) -> list[Job]:
-    """Jobs with one GPU of a Gavel trace, in its order.
+    """Jobs with one GPU of a Gavel trace, in its order, at most so many.
 
     Its columns are ``job_type``, ``total_steps`` and ``scale_factor``. Without such a job it is a ValueError.
     """

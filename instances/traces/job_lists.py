@@ -101,7 +101,7 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
 def of_cluster(
     path: str | Path, jobs: Iterable[tuple[str, TraceJob]], virtual_cluster: str | None
 ) -> list[TraceJob]:
-    """Jobs of a virtual cluster, or of all, by the names beside them; a ValueError where none is of it."""
+    """Jobs of a virtual cluster, whose name is beside each, or of all; a ValueError where none is of it."""
     jobs = list(jobs)
     found = [job for name, job in jobs if virtual_cluster in (None, name)]
     if not found and virtual_cluster is not None:
@@ -252,7 +252,7 @@ def _arrival(row: Row, column: str) -> tuple[float, str]:
         found, form = moment_s(text)
     except ValueError as error:
         raise row.fault(column, str(error)) from None
-    return (row.number(column), form) if form == SECONDS else (found, form)
+    return (row.number(column) if form == SECONDS else found), form  # `Row.number` has a range
 
 
 def _duration_s(row: Row, column: str) -> float:

@@ -67,7 +67,7 @@ def read_openb(path: str | Path, *, cpu_load: float = 0.0) -> Cluster:
 
 
 def read_nodes(path: str | Path) -> NodeTable:
-    """Read the nodes that have GPUs (its studies simulate only these); without any it is a ValueError."""
+    """Read the nodes that have GPUs, as the studies of this trace; without any it is a ValueError."""
     names: list[str] = []
     numbers: list[tuple[int, int, int, int]] = []
     models: dict[str, int] = {}

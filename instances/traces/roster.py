@@ -46,7 +46,7 @@ class Start:
 class Roster:
     """Models of the catalogue that run on a cluster, and how their users start them there.
 
-    Durations are those on the reference GPU type: the one with most GPUs among those that have profiles, or
+    Durations are those on the GPU type `reference`: the one with most GPUs among those that have profiles, or
     the one that is named. It is a ValueError where that has no profile, or a GPU type's `profile` is unknown.
     `of_type`, `_start` and `_runnable` are `_of_type`, `_make` and `_make_runnable` with a cache; `_largest`
     is the pool of the reference type with the largest block.
@@ -147,15 +147,18 @@ class Roster:
         return sorted({count for count in counts if block_size(count) == count} | {start.gpus})
 
     def _make_runnable(self, names: tuple[str, ...], batch_size: int | None, asked_gpus: int) -> list[Start]:
-        """Starts of those models that run on the GPUs asked for, cut to what profiles and blocks reach."""
+        """Starts of those models that run on the GPUs asked for, cut to what profiles and blocks reach.
+
+        Where no model has a batch for so many, on a half of them, and so on.
+        """
         pool = self._largest
         profiles = [p for model in names if (p := self.profile(model, self.reference)) is not None]
         if not profiles:
             return []
         gpus = min(asked_gpus, pool.largest_block, max(p.gpu_counts[-1] for p in profiles))
         while gpus:
-            told = (pool.gpus_per_node, gpus, batch_size)
-            starts = [self._start(p.model, self.reference, *told) for p in profiles]
+            asked = (pool.gpus_per_node, gpus, batch_size)
+            starts = [self._start(p.model, self.reference, *asked) for p in profiles]
             if found := [start for start in starts if start is not None]:
                 return found
             gpus //= 2

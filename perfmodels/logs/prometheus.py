@@ -40,7 +40,7 @@ def read_text(text: str, name: str) -> Iterator[Sample]:
 
 
 def _scraped(text: str, name: str) -> Iterator[Point]:
-    """Points of the text of a log with this name; their keys are the numbers of the scrapes."""
+    """Points of scraped text, their keys the numbers of the scrapes; `name` is the log's, for messages."""
     scrape, last = 0, ""
     seen: dict[str, set[str]] = {}
     for line, series in enumerate(lines_of(text), start=1):
@@ -88,7 +88,7 @@ def read_answer(text: str, name: str) -> Iterator[Sample]:
 
 
 def _ranges(result: list[Any], name: str) -> Iterator[Point]:
-    """Points of the series in an answer, the log of this name."""
+    """Points of the series in the result of an answer; `name` is the log's, for messages."""
     for number, series in enumerate(result):
         place = f"{name}, result[{number}]"
         match series:
