@@ -46,6 +46,8 @@ class LoggedRun:
 
     Attributes
     ----------
+    gpus : int
+        Most that were busy at one time.
     power_w, utilisation, frequency_mhz, power_limit_w : float
         Of one GPU: mean watts, mean utilisation (0 to 1), median clock, limit.
     window_s : float
@@ -315,10 +317,11 @@ def _counted_s(samples: Samples) -> FloatArray:
 
 
 def _most_at_once(samples: Samples) -> int:
-    """Number of GPUs that were busy at one time: a job that was restarted may have had others before."""
+    """Most GPUs that were busy at one time: a job that was restarted may have had others before."""
     gpus, of_gpu = np.unique(samples.gpu, return_inverse=True)
     if not len(samples) or np.isnan(samples.time_s).any():
         return len(gpus)
+    # By GPU, its first and last sample; the most are busy when one of them begins.
     begin_s, end_s = np.full(len(gpus), np.inf), np.full(len(gpus), -np.inf)
     np.minimum.at(begin_s, of_gpu, samples.time_s)
     np.maximum.at(end_s, of_gpu, samples.time_s + np.nan_to_num(samples.duration_s))
