@@ -180,7 +180,7 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
 
 
 def _clock_of(column: str) -> tuple[float | None, bool]:
-    """Seconds by which a column's clock is ahead of UTC, None if its name does not tell; and if it has ends.
+    """Seconds by which a column's clock is ahead of UTC, None if untold; and True if its times are ends.
 
     ``UTC time`` is the column of EIA's hourly files, whose hours are called by their ends.
     """

@@ -219,7 +219,7 @@ def _watts(row: Row) -> tuple[str, Numbers]:
 
 
 def first_arrival(path: str | Path) -> datetime | None:
-    """Time of the first arrival of a list, in UTC or without a zone; None for other seconds."""
+    """Time of the first arrival of a list, in UTC or without a zone; None on a clock of its own."""
     first_s, form = min(moment_s(row.text("arrival")) for row in rows_of(path, COLUMNS, OPTIONAL))
     if form == SECONDS and not is_since_1970(first_s):
         return None
