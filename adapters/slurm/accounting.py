@@ -275,7 +275,7 @@ def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
             last[id] = len(found)
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
             found.append((_of_row(read, id, zone), own_j, []))
-        elif id in last:
+        elif id in last and own_j:
             found[last[id]][2].append(_step_of(read, own_j, zone))
         if len(faults) >= MOST_FAULTS:
             break
