@@ -225,9 +225,9 @@ def _measured(job: Accounted, own_j: float | None, steps: Iterable[Step]) -> Acc
             kept.append(span)
     node_s, energy_j = sum(span.node_s for span in kept), sum(span.energy_j for span in kept)
     whole_s = max(1, len(job.nodes)) * job.held_s
-    if not COVERED[0] * whole_s <= node_s <= COVERED[1] * whole_s:
+    if whole_s and not COVERED[0] * whole_s <= node_s <= COVERED[1] * whole_s:
         return replace(job, partly_measured=bool(kept))
-    return replace(job, energy_j=energy_j * whole_s / node_s if node_s else None)
+    return replace(job, energy_j=(energy_j * whole_s / node_s if node_s else energy_j) or None)
 
 
 class _Span(NamedTuple):
