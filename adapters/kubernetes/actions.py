@@ -23,6 +23,7 @@ from wattsched.serve.recorded import RecordedSession
 
 _GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
 _SEEN_S = 5.0
+"""Seconds within which the watch has to show what was done."""
 _MOST_EVENTS, _EVENT_EVERY_S = 20, 60.0
 """Most events in a round, as they take its time, and least seconds between two events of a pod."""
 _MOST_CHARACTERS = 1000
@@ -30,17 +31,12 @@ _MOST_CHARACTERS = 1000
 
 
 def _event(pod: KubePod, reason: str) -> dict[str, Any]:
-    moment = datetime.now(UTC)
-    now = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Event of the API that says why a pod waits."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    about = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
     return {
         "metadata": {"name": f"{pod.name[:230].rstrip('-.')}.{time.time_ns():x}", "namespace": pod.namespace},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-        },
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
         "type": "Normal",
         "reason": "Waits",
         "message": f"waits, {reason}"[:_MOST_CHARACTERS],
@@ -70,6 +66,7 @@ class Actions:
     journal: RecordedSession
     launches: Launches = field(default_factory=Launches)
     number: int = 0
+    # By uid: pods that were changed, which the watch has not shown yet; the last reason reported, and when.
     _unseen: dict[str, KubePod] = field(default_factory=dict)
     _reported: dict[str, tuple[str, float]] = field(default_factory=dict)
 
@@ -104,6 +101,7 @@ class Actions:
         return f"{pod.uid}-{kind}-round{self.number}-{time.time_ns()}"
 
     def _bind(self, binding: Binding) -> None:
+        """Bind a pod, and annotate it with its sealed launch, in one step."""
         pod = binding.pod
         self._unseen[pod.uid] = pod
         try:

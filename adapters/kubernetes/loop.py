@@ -118,7 +118,10 @@ class Rounds(RoundLoop[Report]):
         return replace(plan, reasons=queued(plan, round, cap_w) | plan.reasons | roomless)
 
     def _mended(self, plan: Plan, round: Round, cap_w: float, *, last: bool) -> bool:
-        """Tell the session what cannot be of a plan; whether there is any. The last time, more than that."""
+        """Tell the session what of a plan cannot be done; True if there is any, so that it decides again.
+
+        The `last` time, tell it of all that might fail.
+        """
         if guarded := self.refused(plan.stops, round.load):
             round.guarded.update(guarded)
             self._pin(guarded, round)
@@ -177,7 +180,7 @@ class Rounds(RoundLoop[Report]):
         return ""
 
     def give_back(self) -> dict[str, str]:
-        """Take what we wrote off all pods; of which, and why not."""
+        """Take what we wrote off all pods; return these, each with why that was refused or ''."""
         found: dict[str, str] = self.actions.give_back(self.seen().pods.values())
         return found
 

@@ -122,6 +122,7 @@ def _joined(runs: list[Run]) -> list[Run]:
         return runs
     start_s, gpus = runs[0].start_s, sum(run.gpus for run in runs)
     gpu_s = sum(run.gpus * (run.end_s - run.start_s) for run in runs)
+    # Seconds in which all of them hold their GPUs.
     all_s = min(run.end_s for run in runs) - max(run.start_s for run in runs)
     if gpus * all_s < GANG_PART * gpu_s:
         return runs

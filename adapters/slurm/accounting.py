@@ -134,6 +134,7 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
 
 
 def _of_document(row: AccountedRow, place: str) -> Accounted:
+    """Job of a row of ``sacct --json``; `place` names the row in messages."""
     allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
     part, tres = ("allocated", allocated) if row.tres.allocated else ("requested", requested)
     try:
@@ -208,28 +209,29 @@ def amount(text: str) -> float | None:
 
 
 def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
+    """Jobs of a table, with their energy or that of their steps, which follow them."""
     faults: list[str] = []
     found: list[tuple[Accounted, float | None, list[float | None]]] = []
-    last, joules = dict[str, int](), _in_cell(amount)
+    steps_j, joules = dict[str, list[float | None]](), _in_cell(amount)
     for row in _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", Row.text, "").partition(".")
         own_j = read.optional("ConsumedEnergyRaw", joules) or read.optional("ConsumedEnergy", joules)
         if not step:
-            last[id] = len(found)
+            steps_j[id] = []
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
-            found.append((_of_row(read, id, zone), own_j, []))
-        elif id in last:
-            found[last[id]][2].append(own_j)
+            found.append((_of_row(read, id, zone), own_j, steps_j[id]))
+        elif id in steps_j:
+            steps_j[id].append(own_j)
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
         raise InputError(faults, "sacct")
-    return [replace(job, energy_j=_known_j(own_j, steps)) for job, own_j, steps in found]
+    return [replace(job, energy_j=_known_j(own_j, of_steps_j)) for job, own_j, of_steps_j in found]
 
 
 def _rows(text: str, faults: list[str]) -> Iterator[Row]:
-    """Rows of a table with separators between or behind its cells."""
+    """Rows of a table with separators between or behind its cells; `faults` takes those of lines."""
     lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
     header = lines[0][1].split("|") if lines else []
     behind = bool(header) and not header[-1]
@@ -237,8 +239,9 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
     missing = [name for name in NEEDED if name not in header]
     missing += [" or ".join(names) for names in ONE_OF if not set(names) & set(header)]
     if missing:
-        message = f"the columns {listed(missing, '', 24)} are missing, found {listed(header, '', 24)}"
-        raise InputError([f"sacct: {message}; read are {', '.join(FIELDS)}"])
+        lacking, there = (listed(names, quote="", most=24) for names in (missing, header))
+        message = f"the columns {lacking} are missing, found {there}; read are {', '.join(FIELDS)}"
+        raise InputError([f"sacct: {message}"])
     free = [place for place, name in enumerate(header) if name in FREE_TEXTS]
     for number, line in lines[1:]:
         cells = line.split("|")[:-1] if behind else line.split("|")
@@ -253,6 +256,7 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
 
 
 def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
+    """Job of a row of a table, without its energy."""
     cells = read.row.cells
     elapsed_s = read.optional("ElapsedRaw", Row.number)
     if elapsed_s is None:
@@ -308,6 +312,7 @@ def _readings(zone: tzinfo | None, row: Row, column: str) -> tuple[list[float], 
 
 
 def _elapsed_s(row: Row, column: str) -> float:
+    """Seconds in a cell such as ``1-02:30:00``."""
     text = row.text(column)
     if (found := clock_s(text)) is None:
         raise row.fault(column, f"{echo(text)} is not [D-]HH:MM:SS")

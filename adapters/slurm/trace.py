@@ -64,18 +64,7 @@ class Said:
     files: dict[str, str] = field(default_factory=dict)
 
     def add(self, text: str, file: str = "") -> None:
-        """Take a text for what it is.
-
-        Parameters
-        ----------
-        file : str
-            That it is of, for messages.
-
-        Raises
-        ------
-        ValueError
-            For a text of none of the commands.
-        """
+        """Take a text for what it is; a ValueError for none of the commands. Messages name its `file`."""
         getattr(self, kind_of(text)).append(text)
         self.files[text] = file
 
@@ -96,14 +85,13 @@ def kind_of(text: str) -> str:
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"is no JSON: {echo(error, '', 200)}") from None
+            raise ValueError(f"is no JSON: {echo(error, quote='', most=200)}") from None
         for key, (kind, own) in _OF_DOCUMENTS.items():
             rows = document.get(key)
             if isinstance(rows, list) and all(isinstance(row, dict) and own & row.keys() for row in rows):
                 return kind
-        raise ValueError(
-            "has neither 'jobs' of sacct --json nor nodes of scontrol show node --json or sinfo --json"
-        )
+        known = "'jobs' of sacct --json nor nodes of scontrol show node --json or sinfo --json"
+        raise ValueError(f"has neither {known}")
     first = next((line for _, line in logical_lines(text)), "")
     if re.match("SwitchName=", first, re.IGNORECASE):
         return TOPOLOGY
@@ -192,12 +180,13 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
     """Return the latest record of each run of a job, in the order of their starts, whatever that of files."""
     runs, last_s = dict[tuple[str, float | None], Accounted](), dict[str, float]()
     states = (WAITING, STILL_RUN)
+    # Of a run, records of its wait come first, and those of its end last: the last one counts.
     for one in sorted(records, key=lambda one: (*(one.state not in some for some in states), one.held_s)):
         start_s = None if one.state in WAITING else one.start_s
         runs[one.id, start_s] = one
         last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
     # What waited has started since, unless it was requeued after its last start.
-    found = [one for run, one in runs.items() if run[1] is not None or one.eligible_s > last_s[one.id]]
+    found = [one for (id, s), one in runs.items() if s is not None or one.eligible_s > last_s[id]]
     return sorted(found, key=lambda one: one.start_s or one.eligible_s)
 
 
