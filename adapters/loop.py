@@ -36,21 +36,14 @@ ReportT = TypeVar("ReportT", bound=Report)
 
 
 class RoundLoop(ABC, Generic[ReportT]):
-    """Rounds until `stop` is set, on what `look` shows.
-
-    Parameters
-    ----------
-    look : callable
-        Takes a snapshot of the cluster, for `seen` to read.
-    actions : callable, optional
-        Makes the attribute of this name for our session, if `policy.apply`.
+    """Rounds until `stop` is set, on the cluster of which the parameter `look` takes a snapshot.
 
     Attributes
     ----------
     session : RecordedSession
         This scheduler's session in the journal, created if there is none.
     actions : optional
-        Object that changes the cluster; None if rounds only report (shadow mode).
+        Object that changes the cluster, made for the session; None if rounds only report (shadow mode).
     stop : threading.Event
         Ends the rounds after the action in progress.
     """

@@ -116,9 +116,8 @@ def decision_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, f
     if not load.options.foreign.stop_ours:
         # What runs now may go on up to these limits.
         now_w, limits = load.after(()).drawn_w, limits_w(load, cap_w)
-        stated = {
-            name: max(cap, min(now_w[name] + _ROUNDING_W, limits[name])) for name, cap in stated.items()
-        }
+        going_w = {name: min(now_w[name] + _ROUNDING_W, limits[name]) for name in stated}
+        stated = {name: max(cap, going_w[name]) for name, cap in stated.items()}
     return stated
 
 

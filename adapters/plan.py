@@ -241,9 +241,8 @@ def _over(need: Need, left: Left) -> tuple[float, str] | None:
 def _unlike(*powers_w: float) -> list[str]:
     """Format amounts in kilowatts, with as many digits as tell them apart."""
     tries = ([f"{watts / 1e3:,.{digits}f} kW" for watts in powers_w] for digits in (1, 2, 3, 6))
-    return next(
-        (texts for texts in tries if len({*texts}) == len(texts)), [f"{w / 1e3} kW" for w in powers_w]
-    )
+    exact = [f"{watts / 1e3} kW" for watts in powers_w]
+    return next((texts for texts in tries if len({*texts}) == len(texts)), exact)
 
 
 def why_over_quota(

@@ -101,10 +101,7 @@ def divided(
 
 
 def _cut(parts: list[int], hosts: int, running: list[int]) -> list[int] | None:
-    """Parts divided by `hosts`; None where nothing changes, or a running job would be divided.
-
-    All are sets of nodes as `divided` has them, one bit for each node.
-    """
+    """Parts, sets of nodes as bits, divided by `hosts`; None if none or a running job would be."""
     if any(one & hosts and one & ~hosts for one in running):
         return None
     if not any(part & hosts and part & ~hosts for part in parts):

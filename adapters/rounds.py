@@ -90,7 +90,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def take(self, made: Round) -> None:
-        """Say how a decision ended."""
+        """Take over from the session's round how its decision ended."""
         self.number, self.gap = made.number, made.decision.gap
         self.reason = made.decision.brief.termination.reason
         self.decided_s += made.decision.time_s["total"]

@@ -125,7 +125,7 @@ class Actions:
         return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Write an event for each pod whose reason to wait has changed, up to a limit per round."""
+        """Write events of waiting pods whose job's reason (`why`) has changed, up to a limit per round."""
         pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
         self._reported = {uid: last for uid, last in self._reported.items() if uid in pods}
         now_s, n_left = time.monotonic(), _MOST_EVENTS
@@ -190,7 +190,7 @@ class Actions:
         for uid, pod in list(self._unseen.items()):
             if not self.mirror.wait(partial(_is_changed, uid), _SEEN_S):
                 found = self.api.pod(pod.namespace, pod.name)
-                if found is not None and found["metadata"]["uid"] == uid and _changed(found):
+                if found is not None and found["metadata"]["uid"] == uid and _is_changed(uid, {uid: found}):
                     why = f": {fault}" if (fault := self.mirror.fault) else ""
                     raise KubernetesError(f"the watch lags behind what was done{why}")
                 # It was not done, or another pod has its name: the watch will tell.
@@ -198,9 +198,6 @@ class Actions:
 
 
 def _is_changed(uid: str, pods: Mapping[str, Any]) -> bool:
-    return _changed(pods.get(uid))
-
-
-def _changed(found: Mapping[str, Any] | None) -> bool:
-    """True if a pod is bound, deleted, or gone."""
+    """True if a pod of the API's pods, by uid, is bound, deleted, or gone."""
+    found = pods.get(uid)
     return found is None or bool(found["spec"].get("nodeName") or found["metadata"].get("deletionTimestamp"))

@@ -86,9 +86,8 @@ class Announcing(Actions):
 
     def give_way(self, load: Load, cap_w: float) -> bool:
         """Withdraw pods whose GPUs others took, and the newest that exceed the cap; True if any was."""
-        full = {
-            node.name for node in load.site.nodes.values() if load.used[node.name] > node.gpus - node.broken
-        }
+        nodes = load.site.nodes.values()
+        full = {node.name for node in nodes if load.used[node.name] > node.gpus - node.broken}
         standing = [one for one in self._announced.values() if not one.withdrawn]
         names = {one.job for one in standing if one.binding.node in full}
         now_s = self.extender.clock()
@@ -118,7 +117,7 @@ class Announcing(Actions):
                 self._withdraw({name}, kept={one.pod.uid for one in done})
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Publish the round's decision on every pod: its node, or the reason why it waits."""
+        """Publish the round's decision on every pod: its node or why it waits, by pod or else by job."""
         waits = {
             pod.uid: Opinion(why=why.get(pod.key) or why.get(job.name, "others go first"))
             for job in waiting.values()

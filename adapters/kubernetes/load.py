@@ -186,9 +186,8 @@ class Load(Drawing):
         """Resources of which a node has less left than a pod asks for."""
         short = self.free(node) < pod.gpus
         gpus = [name for name in pod.resources if short or name not in node.resources]
-        return gpus + [
-            what for what, most in pod.needs.items() if 0 < most > self._left(node.name, what) + _SLACK
-        ]
+        needs = pod.needs.items()
+        return gpus + [what for what, most in needs if 0 < most > self._left(node.name, what) + _SLACK]
 
     def copies(self, pod: KubePod, node: KubeNode, what: Iterable[str]) -> int:
         """Return the number of pods like one that fit on a node, by its GPUs and some other resources."""
@@ -220,7 +219,7 @@ class Load(Drawing):
         return replace(self, used=Counter(), node_w=dict(self.node_w), _room=room)
 
     def place(self, pod: KubePod, wanted: str) -> str | None:
-        """The node wanted, or another one of its pool where a pod has room and leaves the least."""
+        """The node wanted, or that of its pool where a pod has room and leaves the fewest GPUs, if any."""
         if self.has_room(pod, wanted):
             return wanted
         pool = self.pools.of_node.get(wanted)
@@ -229,7 +228,7 @@ class Load(Drawing):
         return min(others, key=lambda node: (self.free(node), node.name)).name if others else None
 
     def placed(self, start: Start) -> tuple[tuple[Binding, ...], str]:
-        """Count the pods of a start on nodes that have room for them; those that had, and why not all."""
+        """Count the pods of a start that find room; return where they do, and why not all do, or ''."""
         found = list[Binding]()
         for one in start.bindings:
             pod = self.site.pods.get(one.pod.uid)

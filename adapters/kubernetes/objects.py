@@ -294,7 +294,6 @@ def constraints_of(
         for one in (*(term.labels or ()), *(term.fields or ()))
     )
     if size + len(tolerated) + len(chosen) > MOST_CONDITIONS:
-        return Constraints(
-            odd=f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
-        )
+        odd = f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
+        return Constraints(odd=odd)
     return Constraints(chosen, required.terms if required else None, tolerated, odd)

@@ -129,10 +129,7 @@ def jobs_of(pods: Iterable[KubePod]) -> dict[str, KubeJob]:
 
 
 def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]) -> JobOptions:
-    """Read the fields of a job that a pod's annotations state; values are JSON, and bare words texts.
-
-    `kind_of` is the GPU type of every pool.
-    """
+    """Read what a pod's annotations state of its job, as JSON or words; `kind_of` is the GPU type by pool."""
     document: dict[str, Any] = {}
     own = {name: text for name, text in pod.annotations.items() if name.startswith(PREFIX)}
     options.allow.require_short(*own, *own.values())
@@ -339,10 +336,7 @@ def pools_of_site(
     together: Collection[frozenset[str]] = (),
     free: Mapping[str, int] | None = None,
 ) -> PoolView:
-    """Pools: nodes that are alike to all jobs that can run, and behind the same power caps.
-
-    `claims`, `together` and `free` are those of `divided`.
-    """
+    """Pools: nodes that are `divided` by no job that can run, and are behind the same power caps."""
     plain, kinds = dict[str, str](), dict[str, str]()
     for node in site.nodes.values():
         kinds[node.name] = options.type_of(node)

@@ -210,12 +210,6 @@ def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row
         counts[node] = min(gpus // each, len(job.pods) - sum(counts.values()))
     places = [node for node, pods in counts.items() for _ in range(pods)]
     gang = {node: pods for node, pods in counts.items() if pods} if job.pods[0].gang else None
-    bindings = tuple(
-        Binding(
-            pod,
-            node,
-            Launch(uid=pod.uid, gpus=each, power_w=power_w / len(job.pods), rate=rate, gang=gang, **settings),
-        )
-        for pod, node in zip(job.pods, places, strict=True)
-    )
-    return Start(job, bindings)
+    alike = settings | {"gpus": each, "power_w": power_w / len(job.pods), "rate": rate, "gang": gang}
+    pairs = zip(job.pods, places, strict=True)
+    return Start(job, tuple(Binding(pod, node, Launch(uid=pod.uid, **alike)) for pod, node in pairs))

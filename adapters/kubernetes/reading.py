@@ -31,10 +31,7 @@ _GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/(?:gp
 AMD_GPU = "amd.com/gpu"
 
 _LABELS = {
-    "nvidia.com": (
-        *(f"{GPU}.product", f"{_GKE}-accelerator"),
-        "karpenter.k8s.aws/instance-gpu-name",
-    ),
+    "nvidia.com": (f"{GPU}.product", f"{_GKE}-accelerator", "karpenter.k8s.aws/instance-gpu-name"),
     "amd.com": ("amd.com/gpu.product-name",),
 }
 """Labels of nodes that name the product of a vendor's GPUs."""
@@ -429,12 +426,8 @@ def _needs(spec: PodSpec) -> dict[str, float]:
     whole = {**spec.resources.limits, **most, **spec.resources.requests}
     listening = [*spec.containers, *(one for one in spec.first if one.restart == "Always")]
     # The same port of two addresses of a node counts as one, as few pods name an address.
-    ports = {
-        f"{HOST_PORT} {port.host}/{port.protocol or 'TCP'}"
-        for one in listening
-        for port in one.ports
-        if port.host
-    }
+    on_host = [port for one in listening for port in one.ports if port.host]
+    ports = {f"{HOST_PORT} {port.host}/{port.protocol or 'TCP'}" for port in on_host}
     return _summed([whole, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
 
 

@@ -16,14 +16,8 @@ from wattsched.reading.inputs import listed
 
 POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 GROUPS = (
-    GANG,
-    "training.kubeflow.org/job-name",
-    "jobset.sigs.k8s.io/jobset-name",
-    "ray.io/cluster",
-    "volcano.sh/job-name",
-    "scheduling.x-k8s.io/pod-group",
-    "batch.kubernetes.io/job-name",
-    "job-name",
+    *(GANG, "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", "ray.io/cluster"),
+    *("volcano.sh/job-name", "scheduling.x-k8s.io/pod-group", "batch.kubernetes.io/job-name", "job-name"),
 )
 """Labels of pods that run together, the widest first."""
 GANG_PART = 0.99

@@ -80,7 +80,8 @@ def _pruned(found: Mapping[str, Any]) -> dict[str, Any]:
             fields = ("name", "resources", "restartPolicy")
             kept["spec"][name] = [_some(one, *fields) | _host_ports(one) for one in spec[name]]
     kinds = ("persistentVolumeClaim", "ephemeral")
-    volumes = [{k: {} for k in kinds if one.get(k) is not None} for one in spec.get("volumes") or []]
+    volumes = spec.get("volumes") or []
+    volumes = [{kind: {} for kind in kinds if one.get(kind) is not None} for one in volumes]
     if any(volumes):
         kept["spec"]["volumes"] = volumes
     if known := [one for one in status.get("conditions") or [] if one.get("type") in _CONDITIONS]:

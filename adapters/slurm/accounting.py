@@ -299,7 +299,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
 
 
 def _readings(zone: tzinfo | None, row: Row, column: str) -> tuple[list[float], str]:
-    """Moments of a time as ``SLURM_TIME_FORMAT`` has it, and its form: standard, ``%s``, or with a zone."""
+    """What a time may be, in seconds since 1970, and its form: standard, ``%s``, or with a zone."""
     text = row.text(column)
     try:
         found_s, form = moment_s(text)
@@ -320,7 +320,7 @@ def _elapsed_s(row: Row, column: str) -> float:
 
 
 def _in_cell(read: Callable[[str], ValueT]) -> Callable[[Row, str], ValueT]:
-    """Read a cell, whose line and column are told with what is wrong with it."""
+    """Make a reader of cells of one of texts; its faults name line and column."""
 
     def read_cell(row: Row, column: str) -> ValueT:
         try:

@@ -170,7 +170,7 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
 
 
 def held_in(text: str | None) -> dict[str, list[int]]:
-    """Numbers of the GPUs that a GRES text says are used, by type, those among them of which shards are."""
+    """Numbers of the GPUs in use by a GRES text, by type; a GPU with shards in use is among them."""
     found = defaultdict[str, list[int]](list)
     for kind, _, numbers in gpus_in((text or "").replace("shard:", "gpu:")):
         found[kind] += numbers
@@ -234,7 +234,7 @@ def _nodes(row: NodeRow, *, apart: bool) -> Iterator[SlurmNode]:
 
 
 def records(text: str) -> Iterator[dict[str, str]]:
-    """Lines of ``scontrol --oneliner``, by key; what is free text has no keys."""
+    """Yield lines of ``scontrol --oneliner``, each by key, without keys that are in free text."""
     for line in _FREE_TEXT.sub("", text).splitlines():
         if found := dict(_PAIR.findall(line)):
             yield found

@@ -109,7 +109,7 @@ class Rounds(RoundLoop[Report]):
         return load
 
     def _late(self, load: Load) -> dict[int, str]:
-        """Released jobs that do not start, by why."""
+        """Released jobs that do not start, and why."""
         late = dict.fromkeys(load.stranded, "its GPUs are gone")
         late |= dict.fromkeys(load.astray, "Slurm requeued it, and may start it at any moment")
         for number, running in load.ours.items():

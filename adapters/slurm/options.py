@@ -100,7 +100,7 @@ class Launch(Launched):
 def stated_names(
     site: Site, options: SiteOptions, ours: Ours, known: Mapping[str, Collection[str]] | None
 ) -> list[Stated]:
-    """Names of the site's file and of options, and those that Slurm has: without accounting, in the queue."""
+    """Names of the site's file and of options, and those that Slurm has: `known`, or without in the queue."""
     hosts = {*site.nodes, *site.switches}.union(*site.partitions.values())
     members = {name for domain in options.power_domains for name in domain.members}
     sure = known is not None
@@ -178,8 +178,8 @@ def record_of(
 ) -> dict[str, Any]:
     """A job as a session takes it, without what it holds.
 
-    `hosts` has a node of each kind that it may have. What a running job was released as, its clock and power
-    limit among it, cannot change while it runs.
+    `hosts` has a node of each kind that it may have. What a running job was released as (`held`), its clock
+    and power limit among it, cannot change while it runs.
     """
     record = {name: value for name, value in fields.items() if name not in OF_MODELS}
     record["options"] = _possible(job, fields["options"], hosts, held)

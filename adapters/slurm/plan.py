@@ -317,7 +317,7 @@ def unclear(site: Site, ours: Ours) -> dict[int, str]:
 
 
 def _needs(record: Mapping[str, Any], sizes: Mapping[str, int], later: Load) -> Iterator[Need]:
-    """Yield the needs of a job by GPU count and pool, each for the option that draws the fewest watts."""
+    """Yield a job's needs by GPU count and pool, by the option of least watts; `sizes` are GPUs of a node."""
     table, least_w = record["options"], dict[tuple[int, str], float]()
     for gpus, named, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
         least_w[gpus, named] = min(least_w.get((gpus, named), inf), power_w)

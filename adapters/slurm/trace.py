@@ -177,7 +177,7 @@ def recorded(
 
 
 def _latest(records: Iterable[Accounted]) -> list[Accounted]:
-    """Return the latest record of each run of a job, in the order of their starts, whatever that of files."""
+    """Return the latest record of each run of a job, in the order of starts, whatever that of `records`."""
     runs, last_s = dict[tuple[str, float | None], Accounted](), dict[str, float]()
     states = (WAITING, STILL_RUN)
     # Of a run, records of its wait come first, and those of its end last: the last one counts.
@@ -295,7 +295,7 @@ def _alone(jobs: Sequence[Accounted]) -> BoolArray:
 
 
 def _why_not_its_own(job: Accounted, power_w: float, least_w: float, nodes: Mapping[str, SlurmNode]) -> str:
-    """Return why the energy of a job's nodes is not its own; empty where it held all GPUs of these nodes."""
+    """Return why `power_w`, by the energy of its nodes, is not a job's own; empty if it held all GPUs."""
     if not nodes:
         return "may be that of shared nodes, which a file of nodes would tell"
     if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
@@ -306,7 +306,7 @@ def _why_not_its_own(job: Accounted, power_w: float, least_w: float, nodes: Mapp
 
 
 def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str, str]) -> str | None:
-    """GPU type of a job as nodes have it, by its name in the small letters of the accounting."""
+    """GPU type of a job as nodes have it; `known` has it by the accounting's name, in small letters."""
     if not nodes:
         return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
     kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}
