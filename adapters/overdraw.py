@@ -106,7 +106,7 @@ def left_w(load: Any, cap_w: float) -> dict[str, float]:
 
 
 def decision_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float]:
-    """The caps that a decision is told, under which what may not be stopped is never too much.
+    """The caps in watts, by name, that a decision is told: what may not be stopped is always within them.
 
     Where all but the jobs `stoppable`, by name, draw more than a cap, the cap is what they draw: nothing
     starts there, what may be stopped is, and the rest of the site is decided as ever.

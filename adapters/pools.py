@@ -101,7 +101,7 @@ def divided(
 
 
 def _cut(parts: list[int], hosts: int, running: list[int]) -> list[int] | None:
-    """Parts, sets of nodes as bits, divided by `hosts`; None if none or a running job would be."""
+    """Parts, sets of nodes as bits, divided by `hosts`; None if that divides no part, or a running job."""
     if any(one & hosts and one & ~hosts for one in running):
         return None
     if not any(part & hosts and part & ~hosts for part in parts):

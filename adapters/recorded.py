@@ -141,7 +141,7 @@ class Recorded:
             jobs, gpus = np.array(held, dtype=np.int64).T
             most, at_s, beyond_h = _most_held(start_s[jobs], end_s[jobs], gpus, there)
             if most > there:
-                moment = datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ")[:-6]
+                moment = datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ").removesuffix("+00:00")
                 where = f" {of} {name}" if of else ""
                 told = f"jobs hold {most:,} GPUs{where} on {moment} UTC, of {there:,} that there are"
                 found[of].append((beyond_h, told))

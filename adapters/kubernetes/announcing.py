@@ -153,7 +153,7 @@ class Announcing(Actions):
             if launch is not None and launch.node is not None and launch.node in site.nodes:
                 binding = Binding(pod, launch.node, launch)
                 self._announced[uid] = Announcement(binding, self.extender.clock(), withdrawn=True)
-                self.extender.note_told_node(uid)
+                self.extender.note_told_node(uid)  # perhaps just before we began
         self._adopted = True
 
     def _bind(self, binding: Binding) -> None:

@@ -115,7 +115,7 @@ class Api:
         return method(*arguments, _preload_content=False, **named)
 
     def listed(self, method: Callable[..., Any], **named: Any) -> tuple[list[Any], str]:
-        """All objects of a kind, and the version of the list."""
+        """All objects that a method of the client lists, page by page, and the version of the list."""
         found, going_on = list[Any](), ""
         while True:
             more = {"_continue": going_on} if going_on else {}
@@ -130,7 +130,7 @@ class Api:
                 return found, version
 
     def watched(self, method: Callable[..., Any], version: str) -> Iterator[dict[str, Any]]:
-        """Events of a kind since a version; the first is empty and says that the watch stands."""
+        """Events of what a method lists, since a version; the first is empty: the watch stands."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 

@@ -292,10 +292,7 @@ def watch(extender: Extender, metrics: Metrics) -> None:
     """Let Prometheus see how old an extender's decision is, and how it has answered so far."""
     about = "Age of the decision that questions are answered by"
     metrics.watch("wattsched_extender_decision_age_seconds", about, lambda: extender.age_s)
-    for kind, text in (
-        ("node", "sent to their node"),
-        ("waits", "refused"),
-        ("none", "left to the scheduler"),
-    ):
+    answers = {"node": "sent to their node", "waits": "refused", "none": "left to the scheduler"}
+    for kind, text in answers.items():
         number = partial(extender.counts.__getitem__, kind)
         metrics.watch(f"wattsched_extender_{kind}", f"Pods {text}", number)

@@ -91,7 +91,7 @@ class Lease(HeldLease):
         return self.api.call_or_none(self.api.leases.read_namespaced_lease, self.name, self.namespace)
 
     def _write(self, found: Any, spec: Mapping[str, Any]) -> None:
-        """Make it, or replace it if it still is as it was found."""
+        """Make the Lease with a `spec`, or replace the one `found`, if it still is as it was."""
         if found is None:
             body = {"metadata": {"name": self.name}, "spec": dict(spec)}
             self.api.call(self.api.leases.create_namespaced_lease, self.namespace, body)

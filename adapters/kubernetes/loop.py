@@ -81,7 +81,7 @@ class Rounds(RoundLoop[Report]):
         return load_of(site, self.policy.options, self.policy.ours, held, launches)
 
     def prepared(self, load: Load, cap: Cap, report: Report) -> Load:
-        """Bind pods whose gang is on nodes already; they are counted."""
+        """Bind pods whose gang is on nodes already; `load` no longer counts those that have to wait."""
         gangs: dict[str, list[Binding]] = {}
         for one in load.due:
             gangs.setdefault(f"{one.pod.namespace}/gang:{one.pod.gang}", []).append(one)
@@ -162,7 +162,7 @@ class Rounds(RoundLoop[Report]):
         return str(self.actions.stop(load.ours[name], why))
 
     def start_job(self, start: Start, load: Load, cap_w: float, report: Report) -> str:
-        """Bind the pods of a job if all have room, and it is not too much."""
+        """Bind the pods of a job if all have room within the caps; '' or why not. Refused pods are noted."""
         bindings, why = load.placed(start)
         bound = list[Binding]()
         try:

@@ -199,7 +199,7 @@ class _Expression(_Frozen):
     values: tuple[str, ...] | None = None
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """True if labels are as it says."""
+        """True if a node's labels meet this condition."""
         value, values = labels.get(self.key), self.values or ()
         match self.operator:
             case "In":

@@ -66,7 +66,7 @@ class KubernetesOptions(StatedOptions):
         return name if name in self.tenants else None
 
     def gpu_type_named(self, product: str) -> str:
-        """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``."""
+        """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``: that stated, or its first word known."""
         if product in self.products:
             return self.products[product]
         if product in self.gpu_types:

@@ -43,7 +43,7 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
         with alone(name, left_out):
             clock.require_time()
             job = complete(load.waiting[name])
-            said_by(job.pods[0], load.options, load.pools.kind)
+            said_by(job.pods[0], load.options, load.pools.kind)  # no pool is divided for one in error
             claims[name], whole[name] = claim_of(job, load.site), job
     load.pools = _divided(load, claims.values())
     records = [record for job in load.ours.values() if (record := _running_record(job, load))]

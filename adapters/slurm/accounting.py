@@ -265,6 +265,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     told = {name: found for name in TIMES if (found := read.optional(name, partial(_readings, zone)))}
     held_s = None if elapsed_s is None else elapsed_s + (suspended_s or 0.0)
     lasted_s = held_s if {"Start", "End"} <= told.keys() else None
+    # A time in the hour that comes twice in autumn has two readings; those are taken that fit the others.
     fit, ambiguous = fitting([readings for readings, _ in told.values()], lasted_s)
     time_s = dict(zip(told, fit, strict=True))
     start_s, end_s = time_s.get("Start"), time_s.get("End")

@@ -125,7 +125,7 @@ class Needs:
         return [what for what, there in checks.items() if not there]
 
     def allowed(self, nodes: Iterable[SlurmNode], count: int, gpus: int) -> frozenset[str]:
-        """Nodes that have what it asks for, as one of `count` with so many GPUs on each."""
+        """Nodes that meet its needs as one of `count` with so many GPUs each; an `InputError` if none."""
         if self.features and not _FEATURES.fullmatch(self.features):
             text = "only names with either & or | between are looked at"
             raise InputError([f"--constraint={self.features}: {text}"])
@@ -207,7 +207,7 @@ def _nodes(row: NodeRow, *, apart: bool) -> Iterator[SlurmNode]:
     kinds = Counter[str]()
     for kind, count, _ in gpus_in(row.gres):
         kinds[kind or "gpu"] += count
-    if kinds := +kinds:
+    if kinds := +kinds:  # without types of 0 GPUs
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
         used = held_in(row.gres_used)
         cpus, memory_mib = row.cpus or inf, row.real_memory or inf
@@ -241,7 +241,7 @@ def records(text: str) -> Iterator[dict[str, str]]:
 
 
 def switches_in(text: str, nodes: Collection[str]) -> tuple[dict[str, str | None], dict[str, str]]:
-    """The tree of switches that have a name of their own, and the switch of each node."""
+    """Switches that have a name of their own, each with the one above it, and the switch of each node."""
     found = [{key.lower(): value for key, value in one.items()} for one in records(text)]
     lines = [one for one in found if one.get("switchname", "") not in ("", *nodes)]
     switches: dict[str, str | None] = {one["switchname"]: None for one in lines}

@@ -151,7 +151,7 @@ class Rounds(RoundLoop[Report]):
         return str(self.actions.stop(job, why))
 
     def start_job(self, start: Start, load: Load, cap_w: float, report: Report) -> str:
-        """Release a job if its nodes have room for it, and it is not too much."""
+        """Release a job if its nodes have room for it within the caps; '' or why not. A refusal is noted."""
         number, launch = start.job.id, start.launch
         job = load.site.jobs.get(number)
         if job is None or not job.pending or not job.held or job.restarts != launch.run:

@@ -210,7 +210,7 @@ def _plain_s(job: SlurmJob) -> float:
 def _possible(
     job: SlurmJob, table: Mapping[str, Any], hosts: Iterable[SlurmNode], held: Launch | None
 ) -> dict[str, Any]:
-    """Rows of a table that Slurm can do: one node's GPUs or whole nodes; of a running job as it is `held`.
+    """Rows of a table that Slurm can do: one node's GPUs or whole nodes; a running job as launched (`held`).
 
     `hosts` has a node of each kind that the job may have.
     """

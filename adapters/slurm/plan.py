@@ -67,6 +67,7 @@ def cluster_of(
         mine = own[node.name]
         unavailable = set(range(node.gpus)) - mine if shut else taken - mine
         reserved_w = load.reserved_w(node) + staying_w[node.name]
+        # As `Load.reserved_w` counts idle GPUs of nodes that take no jobs.
         if shut and node.takes_jobs:
             reserved_w += load.idle_w(node) * len(load.free(node.name))
         row: dict[str, Any] = {"name": node.name, "gpu_type": node.gpu_type, "gpus": node.gpus}

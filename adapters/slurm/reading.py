@@ -325,7 +325,7 @@ def _gpus_of(row: QueuedRow, hosts: _Hosts) -> dict[str, list[int]]:
 
 
 def marked(comment: str) -> Any:
-    """Our part of a comment; None where there is none."""
+    """Our part of a comment, empty where it is only true; None where there is none."""
     if MARK not in comment or len(comment) > MOST_CHARACTERS:
         return None
     try:

@@ -70,7 +70,7 @@ class Said:
 
     @contextmanager
     def naming(self, text: str) -> Iterator[None]:
-        """Name the file of a text in what is wrong with it, besides the command."""
+        """Name the file of a text in an `InputError` that is raised within."""
         try:
             yield
         except InputError as error:
