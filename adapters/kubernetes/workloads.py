@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AliasChoices, AliasPath, Field
 
 from wattsched.adapters.kubernetes.objects import Several, Texts
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_pod
@@ -34,6 +34,12 @@ class _Assigned(Part):
     flavors: Texts = {}
 
 
+_PAST = AliasChoices(
+    AliasPath("status", "accumulatedPastExecutionTimeSeconds"),
+    AliasPath("status", "accumulatedPastExexcutionTimeSeconds"),  # so spelled in v1beta1
+)
+
+
 class Workload(Part):
     """Workload of Kueue, as far as it is read."""
 
@@ -44,7 +50,7 @@ class Workload(Part):
     conditions: Annotated[Several[TimedCondition], at("status", "conditions")] = []
     assigned: Annotated[list[_Assigned], at("status", "admission", "podSetAssignments")] = []
     reclaimable: Annotated[Several[Any], at("status", "reclaimablePods")] = []
-    past_s: Annotated[Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
+    past_s: Annotated[Seconds | None, Field(validation_alias=_PAST)] = None
 
     @property
     def words(self) -> set[Name]:
@@ -66,7 +72,7 @@ def runs_of_workloads(
         run, left_s, past_s = _last_run(row, nodes, limits, seen_s), _since(row, "Evicted", None), row.past_s
         if past_s is not None or (left_s < inf and left_s <= run.start_s):
             found.leave_out("before an eviction", run.gpus, past_s or 0.0)
-        reclaimed += run.end_s == inf and bool(row.reclaimable)
+        reclaimed += bool(row.reclaimable)
         yield run
     if reclaimed:
         told = "pods that have ended count as long as the others"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 from math import inf
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from wattsched.adapters.slurm.documents import (
     UNKNOWN,
@@ -68,6 +68,8 @@ class Accounted:
         Of its GPUs, as far as Slurm tells.
     energy_j : float, optional
         Of its nodes or GPUs, whatever the site's sensors measure.
+    partly_measured : bool
+        True if only steps have energy, and not of all its nodes and time.
     time_limit_s : float, optional
         None where it had no limit of its own.
     other_gres : tuple of str
@@ -94,6 +96,7 @@ class Accounted:
     end_s: float | None = None
     suspended_s: float | None = None
     cluster: str = ""
+    partly_measured: bool = field(default=False, compare=False)
     local: bool = field(default=False, compare=False)
     ambiguous: bool = field(default=False, compare=False)
     eligible_told: bool = field(default=True, compare=False)
@@ -148,7 +151,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         id = f"{row.array_job}_[{row.array_tasks}]"
     elif row.het_job and row.het_offset is not None:
         id = f"{row.het_job}+{row.het_offset}"
-    return Accounted(
+    job = Accounted(
         id=id,
         cluster=row.cluster,
         user=row.user,
@@ -160,13 +163,15 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         elapsed_s=row.time.elapsed or 0.0,
         gpus=gpus,
         gpu_types=kinds,
-        energy_j=_known_j(_energy_in(allocated), [step.energy_j for step in row.steps]),
+        energy_j=None,
         nodes=tuple(row.nodes),
         time_limit_s=60 * row.time.limit_min if row.time.limit_min else None,
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(tres))),
         end_s=row.time.end or None,
         suspended_s=row.time.suspended,
     )
+    steps = [Step(step.energy_j, tuple(step.nodes), step.start, step.elapsed) for step in row.steps]
+    return _measured(job, _energy_in(allocated), steps)
 
 
 def _tres_text(entries: Iterable[TresRow]) -> str:
@@ -194,9 +199,60 @@ def _energy_in(tres: str) -> float | None:
     return None if match is None or not _COUNT.fullmatch(match[1]) else amount(match[1])
 
 
-def _known_j(own: float | None, steps: Iterable[float | None]) -> float | None:
-    """Return a job's joules: its own, or those of the largest step, as steps overlap on the same nodes."""
-    return next((one for one in (own, max((s for s in steps if s), default=None)) if one and one > 0), None)
+class Step(NamedTuple):
+    """A step's joules, nodes, start and seconds; of the job's where it does not tell its own."""
+
+    energy_j: float | None
+    nodes: tuple[str, ...] = ()
+    start_s: float | None = None
+    elapsed_s: float | None = None
+
+
+COVERED = (0.9, 1.1)
+"""Parts of a job's nodes and time that its steps' energy may be of, to stand for the job's."""
+
+
+def _measured(job: Accounted, own_j: float | None, steps: Iterable[Step]) -> Accounted:
+    """Return a job with its own joules, or those of steps that do not overlap and cover its nodes and time.
+
+    A step's sensors count all that is drawn on its nodes; of steps that overlap, as the batch script and what
+    it starts do, the one of most nodes and seconds counts.
+    """
+    if own_j and own_j > 0:
+        return replace(job, energy_j=own_j)
+    kept = list[_Span]()
+    for span in sorted(_spans(job, steps), key=lambda span: (span.node_s, span.energy_j), reverse=True):
+        if not any(span.overlaps(other) for other in kept):
+            kept.append(span)
+    node_s, energy_j = sum(span.node_s for span in kept), sum(span.energy_j for span in kept)
+    whole_s = max(1, len(job.nodes)) * job.held_s
+    if not COVERED[0] * whole_s <= node_s <= COVERED[1] * whole_s:
+        return replace(job, partly_measured=bool(kept))
+    return replace(job, energy_j=energy_j * whole_s / node_s if node_s else None)
+
+
+class _Span(NamedTuple):
+    energy_j: float
+    nodes: frozenset[str]
+    begin_s: float
+    end_s: float
+
+    @property
+    def node_s(self) -> float:
+        return len(self.nodes) * (self.end_s - self.begin_s)
+
+    def overlaps(self, other: _Span) -> bool:
+        in_time = self.begin_s < other.end_s and other.begin_s < self.end_s
+        return in_time and bool(self.nodes & other.nodes)
+
+
+def _spans(job: Accounted, steps: Iterable[Step]) -> Iterator[_Span]:
+    """Yield what the energy of each step that has some is of."""
+    for step in steps:
+        if step.energy_j and step.energy_j > 0:
+            begin_s = step.start_s or job.start_s or 0.0
+            nodes = frozenset(step.nodes or job.nodes or [""])
+            yield _Span(step.energy_j, nodes, begin_s, begin_s + (step.elapsed_s or job.held_s))
 
 
 def amount(text: str) -> float | None:
@@ -211,23 +267,31 @@ def amount(text: str) -> float | None:
 def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
     """Jobs of a table, with their energy or that of their steps, which follow them."""
     faults: list[str] = []
-    found: list[tuple[Accounted, float | None, list[float | None]]] = []
-    steps_j, joules = dict[str, list[float | None]](), _in_cell(amount)
+    found: list[tuple[Accounted, float | None, list[Step]]] = []
+    steps, joules = dict[str, list[Step]](), _in_cell(amount)
     for row in _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", Row.text, "").partition(".")
         own_j = read.optional("ConsumedEnergyRaw", joules) or read.optional("ConsumedEnergy", joules)
         if not step:
-            steps_j[id] = []
+            steps[id] = []
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
-            found.append((_of_row(read, id, zone), own_j, steps_j[id]))
-        elif id in steps_j:
-            steps_j[id].append(own_j)
+            found.append((_of_row(read, id, zone), own_j, steps[id]))
+        elif id in steps:
+            steps[id].append(_step_of(read, own_j, zone))
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
         raise InputError(faults, "sacct")
-    return [replace(job, energy_j=_known_j(own_j, of_steps_j)) for job, own_j, of_steps_j in found]
+    return [_measured(job, own_j, its_steps) for job, own_j, its_steps in found]
+
+
+def _step_of(read: Cells, own_j: float | None, zone: tzinfo | None) -> Step:
+    """Read a row of a step; its start is the first of the moments that it may be."""
+    begun_s, _ = read.optional("Start", partial(_readings, zone)) or ([None], "")
+    elapsed_s = read.optional("ElapsedRaw", Row.number) or read.optional("Elapsed", _elapsed_s)
+    nodes = read.optional("NodeList", _in_cell(names_in)) or ()
+    return Step(own_j, tuple(nodes), begun_s[0], elapsed_s)
 
 
 def _rows(text: str, faults: list[str]) -> Iterator[Row]:

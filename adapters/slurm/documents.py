@@ -234,6 +234,9 @@ class _JobState(Part):
 
 class _Step(Part):
     energy_j: Annotated[Number, at("statistics", "energy", "consumed")] = None
+    start: Annotated[Number, at("time", "start")] = None
+    elapsed: Annotated[Number, at("time", "elapsed")] = None
+    nodes: Annotated[list[str], at("nodes", "range"), BeforeValidator(names_in)] = []
 
 
 class AccountedRow(Part):

@@ -145,6 +145,10 @@ def recorded(
     if not said.accounting:
         raise InputError(["no file tells jobs: give what 'sacct --parsable2' or 'sacct --json' prints"])
     found = Recorded()
+    for text in said.accounting:
+        if not text.endswith(chr(10)) and not text.lstrip().startswith("{"):
+            file = said.files.get(text) or "sacct"
+            found.tell("doubtful", f"{file}: the last line does not end; the file may be cut")
     nodes = dict[str, SlurmNode]()
     for text in said.nodes:
         with said.naming(text):
@@ -185,9 +189,32 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
         start_s = None if one.state in WAITING else one.start_s
         runs[one.id, start_s] = one
         last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
+    _join_parts(runs)
     # What waited has started since, unless it was requeued after its last start.
     found = [one for (id, s), one in runs.items() if s is not None or one.eligible_s > last_s[id]]
     return sorted(found, key=lambda one: one.start_s or one.eligible_s)
+
+
+def _join_parts(runs: dict[tuple[str, float | None], Accounted]) -> None:
+    """Join the parts of a run that exports of adjacent times have cut (``sacct --truncate``).
+
+    The first part ends when the other begins, both were submitted at once, and what is requeued is not.
+    """
+    ends: dict[tuple[str, float | None], tuple[str, float | None]] = {}
+    ends |= {(one.id, one.end_s): run for run, one in runs.items() if one.end_s}
+    for run in sorted(runs, key=lambda run: run[1] or inf, reverse=True):
+        one, begin = runs[run], ends.get(run)
+        first = None if begin is None else runs[begin]
+        if first is None or first is one or first.eligible_s != one.eligible_s or first.state != one.state:
+            continue
+        energies = (first.energy_j, one.energy_j)
+        runs[first.id, first.start_s] = replace(
+            one,
+            start_s=first.start_s,
+            elapsed_s=first.elapsed_s + one.elapsed_s,
+            energy_j=None if None in energies else sum(filter(None, energies)),
+        )
+        del runs[run]
 
 
 def _take(
@@ -216,6 +243,8 @@ def _take(
         strange.update(absent)
         ambiguous += job.ambiguous
         power_w = None
+        if job.partly_measured:
+            unused["is of steps that do not cover its nodes and time"] += 1
         if job.energy_j is not None:
             names = [shortened(name) for name in job.nodes]
             power_w = job.energy_j / job.held_s - sum(server_w[name] for name in names)
@@ -299,7 +328,7 @@ def _why_not_its_own(job: Accounted, power_w: float, least_w: float, nodes: Mapp
     if not nodes:
         return "may be that of shared nodes, which a file of nodes would tell"
     if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
-        return "is that of shared nodes"
+        return "is that of nodes of which they held only some GPUs"
     if power_w < least_w:
         return "means less than its nodes draw when idle"
     return "means more than any GPUs draw" if power_w > MOST_W * (job.gpus or 0) else ""

@@ -21,6 +21,11 @@ TWICE = "assumed: of hours that come twice in autumn the likelier one, or else t
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
 
 
+def is_since_1970(seconds: float) -> bool:
+    """True for numbers that are taken for seconds since 1970."""
+    return 1e8 <= seconds <= 1e11
+
+
 def moment_s(text: str) -> tuple[float, str]:
     """Convert a time to seconds; tell how it was written: seconds, or a date with or without a zone.
 

@@ -32,6 +32,7 @@ _CURRENCIES = (
 _SIGNS = {"€": "EUR", "euro": "EUR", "$": "USD", "us$": "USD", "dollar": "USD", "£": "GBP"}
 _COINS = {"¢": "USD", "pence": "GBP", "p": "GBP"}
 """Hundredths of which the name tells the currency."""
+_SLASH = r"[\s.·*]*(?:/|per)?\s*"
 _PER = r"(?P<prefix>[kmg]?)(?P<base>wh|j)[\s_-]*e?l?(?![a-z])"
 _CURRENCY = rf"(?:{'|'.join([*_CURRENCIES.split(), *map(re.escape, _SIGNS)])})s?"
 _COIN = r"(?:¢|pence|p|ct|cents?|c)"
@@ -41,8 +42,8 @@ _FORMS: dict[Quantity, str] = {
     "power": _METRIC.format("[Ww]|[Ww]atts?"),
     "energy": _METRIC.format("[Ww][Hh]|[Jj]|[Jj]oules?"),
     "carbon": rf"(?<![a-z])(?<!short )(?<!long )(?P<mass>{'|'.join(_GRAMS)})s?\s*(?:of\s*)?"
-    rf"(?:co2(?:[\s-]*e(?:q\w*)?)?|carbon)?\s*(?:/|per)?\s*{_PER}",
-    "money": rf"(?<![a-z])(?:(?:{_MONEY})\s*(?:/|per)?|(?:price|cost|tariff|money)\s*(?:/|per))\s*{_PER}"
+    rf"(?:co2(?:[\s-]*e(?:q\w*?)?)?|carbon)?{_SLASH}{_PER}",
+    "money": rf"(?<![a-z])(?:(?:{_MONEY}){_SLASH}|(?:price|cost|tariff|money)\s*(?:/|per))\s*{_PER}"
     rf"|(?<![a-z])(?P<alone>{_CURRENCY})(?![a-z/])(?!\s*(?:/|per))",
 }
 _REMARKS = {"avg", "mean", "max", "min", "total", "sum", "lca", "utc", "local", "gross", "net", "spot", "day"}
@@ -50,11 +51,15 @@ _REMARKS = {"avg", "mean", "max", "min", "total", "sum", "lca", "utc", "local", 
 
 
 class Unit(NamedTuple):
-    """Unit of a number: the factor to ours, the currency, empty where none is told, and how it is written."""
+    """Unit of a number: the factor to ours, the currency, empty where none is told, and how it is written.
+
+    `per_nothing` is True of a currency alone, which is taken to be per kWh.
+    """
 
     factor: float
     currency: str
     name: str
+    per_nothing: bool = False
 
 
 def unit_in(text: str, quantity: Quantity) -> Unit | None:
@@ -76,7 +81,7 @@ def unit_in(text: str, quantity: Quantity) -> Unit | None:
     coin, sign = parts["coin"] or parts["part"], parts["currency"] or parts["of"] or parts["alone"]
     sign = sign if sign in _SIGNS else sign.removesuffix("s")
     currency = _SIGNS.get(sign, sign.upper()) or _COINS.get(coin, "")
-    return Unit((0.01 if coin else 1.0) * _J_PER_KWH / joules, currency, name)
+    return Unit((0.01 if coin else 1.0) * _J_PER_KWH / joules, currency, name, bool(parts["alone"]))
 
 
 def without_unit(name: str, quantity: Quantity) -> str:
@@ -131,6 +136,9 @@ class Numbers:
 
     def tell(self, place: str) -> None:
         """Warn that numbers without a unit were taken for ours."""
+        if self._header and self._header.per_nothing:
+            told = f"{self._header.name} per kWh, as the header names no energy"
+            warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
         if not self.stated:
             told = f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit"
             warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)

@@ -164,6 +164,10 @@ class Scene:
         first = None if trace.clock is None else trace.clock + timedelta(seconds=begin_s)
         carbon, tariff = (settings.over_time(what, begin_s, first) for what in ("carbon", "money"))
         assert isinstance(carbon, Carbon)
+        of_files = [one for one in (carbon, tariff) if one is not None and one.source]
+        if len({one.clock_s for one in of_files}) > 1:
+            told = "`carbon` and `tariff` begin at different times, and the jobs have no dates"
+            raise ValueError(f"{told}: `start` says when the first one arrives")
         context = PolicyContext(
             trace,
             Restarts(settings.process_restart_s, settings.pod_restart_s),

@@ -96,7 +96,10 @@ def split(found: Savings) -> Told:
         [*(getattr(one, key) for key in keys), *(told(getattr(one, name)) for name, told in amounts.items())]
         for one in found.groups
     ]
-    return f"By {' and '.join(keys)}", f"under {found.baseline}", columns, rows
+    note = f"under {found.baseline}"
+    if "month" in keys:
+        note += "; months of UTC, or of the list's own clock where its dates have no zone"
+    return f"By {' and '.join(keys)}", note, columns, rows
 
 
 def frontier(found: Savings) -> Told:

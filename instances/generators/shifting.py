@@ -12,7 +12,7 @@ from wattsched.instances.errors import require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import Job
-from wattsched.instances.traces.carbon import read_carbon
+from wattsched.instances.traces.carbon import CarbonTrace, read_carbon
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import IntArray
 
@@ -93,13 +93,14 @@ def shifting_horizon(
         for name, (speed, clocks) in TYPES.items()
     ]
     tables, drawn = jobs_of_kinds(rng, wanted, choices, MOST_KINDS)
-    if carbon is None:
-        g_per_kwh = _made_up(rng, slots, slot_s)
-    else:
-        g_per_kwh, _ = _recorded("carbon", carbon, zone, start, slots, slot_s)
-    price = currency = None
-    if tariff is not None:
-        price, currency = _recorded("tariff", tariff, None, start, slots, slot_s)
+    files = {"carbon": (carbon, zone), "tariff": (tariff, None)}
+    traces = {name: _read(name, file, column) for name, (file, column) in files.items() if file is not None}
+    if start is None and len({trace.begin for trace in traces.values()}) > 1:
+        told = "'carbon' and 'tariff' begin at different times, and nothing tells when the horizon does"
+        raise ValueError(f"start: {told}")
+    forecasts = {name: _forecast(trace, start, slots, slot_s) for name, trace in traces.items()}
+    g_per_kwh = forecasts["carbon"] if "carbon" in traces else _made_up(rng, slots, slot_s)
+    price, currency = forecasts.get("tariff"), traces["tariff"].currency if "tariff" in traces else None
     restart_s = dict(zip(tables, rng.choice(RESTART_S, len(tables)).tolist(), strict=True))
     best = {name: best_rates(table) for name, table in tables.items()}
     instance = ShiftingInstance(
@@ -109,7 +110,7 @@ def shifting_horizon(
         slot_s=slot_s,
         carbon_g_per_kwh=g_per_kwh,
         price_per_kwh=price,
-        currency=currency,
+        currency=currency or None,
         pools=_pools(_demand(drawn, best, wanted, slots * slot_s) if gpus is None else gpus),
         tables=tables,
         jobs=[_job(rng, job, best, restart_s, slots, slot_s) for job in drawn],
@@ -152,18 +153,19 @@ def _pools(gpus: int) -> dict[str, GpuPool]:
     return {n: GpuPool(gpus=c, idle_power_w=known_gpu_type(n).idle_power_w) for n, c in counts.items()}
 
 
-def _recorded(
-    option: str, file: str | Path, zone: str | None, start: str | None, slots: int, slot_s: float
-) -> tuple[list[float], str | None]:
-    """Forecast of a file in so many slots from a time on, and its currency."""
+def _read(option: str, file: str | Path, zone: str | None) -> CarbonTrace:
     if not file:
         raise ValueError(f"{option}: the file name is empty")
-    trace = read_carbon(file, zone, "money" if option == "tariff" else "carbon")
+    return read_carbon(file, zone, "money" if option == "tariff" else "carbon")
+
+
+def _forecast(trace: CarbonTrace, start: str | None, slots: int, slot_s: float) -> list[float]:
+    """Forecast of a file in so many slots from a time on."""
     try:
         begin = trace.moment(start) if start is not None else trace.begin
     except ValueError as error:
         raise ValueError(f"start: {error}") from None
-    return trace.slots(begin, slots, slot_s), trace.currency or None
+    return trace.slots(begin, slots, slot_s)
 
 
 def _made_up(rng: np.random.Generator, slots: int, slot_s: float) -> list[float]:

@@ -9,6 +9,7 @@ Units that headers or values state are converted (`reading.units`).
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,15 +20,13 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.errors import NoticeWarning
-from wattsched.reading.clocks import LOCAL, SECONDS, moment_s
+from wattsched.reading.clocks import LOCAL, SECONDS, is_since_1970, moment_s
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
 from wattsched.reading.inputs import Row, echo, listed, meant, rows_of
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
 MOST_PER_KWH = 1_000_000.0
-EPOCH_S = (1e8, 1e11)
-"""Numbers that are taken for seconds since 1970."""
 TIME_COLUMNS = (
     *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
     *("datetime", "timestamp", "point_time", "time", "date", "utc"),
@@ -147,14 +146,19 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
         value_column = _value_column(path, others, column, quantity)
     # One row at a time: a table of all zones has a million cells.
     times, values = [], []
+    offset_s, ends = _clock_of(time_column)
     named = value_column != first.cells[value_column]
     unit = "" if unit_column is None else f" [{first.cells[unit_column]}]"
+    own, beside = unit_in(value_column, quantity) if named else None, unit_in(unit, quantity)
+    if own and beside and own[:2] != beside[:2]:
+        told = f"the header says {own.name}, the column '{unit_column}' {beside.name}"
+        raise ValueError(f"{path}, line 1, column {echo(value_column)}: {told}")
     read = Numbers(f"{value_column}{unit}" if named else "", quantity, f"{path}, line 1")
     zones: set[bool] = set()
     for row in chain(begun, rows):
         time_s, zoned = _seconds(row, time_column)
-        times.append(time_s)
-        zones.add("utc" in time_column.lower() or zoned)
+        times.append(time_s if zoned else time_s - (offset_s or 0.0))
+        zones.add(zoned or offset_s is not None)
         if len(zones) > 1:
             raise row.fault(time_column, "times with and without a zone are mixed")
         values.append(_value(row, value_column, read))
@@ -168,8 +172,26 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
     begin_s = np.array(times)
     step_s = float(np.quantile(np.diff(begin_s), 0.5, method="lower")) if len(times) > 1 else 3600.0
     source = f"{path}, column '{value_column}'"
+    if ends:
+        begin_s = begin_s - step_s
+        told = f"the times of '{time_column}' are the ends of steps of {step_s:g} s"
+        warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=2)
     read.tell(source)
     return CarbonTrace(begin_s, np.array(values), step_s, source, read.currency, zones.pop())
+
+
+def _clock_of(column: str) -> tuple[float | None, bool]:
+    """Seconds by which a column's clock is ahead of UTC, None if its name does not tell; and if it has ends.
+
+    ``UTC time`` is the column of EIA's hourly files, whose hours are called by their ends.
+    """
+    name = column.lower().replace("_", " ")
+    zone = re.search(r"\b(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
+    offset_s = None
+    if zone is not None:
+        sign, hours, minutes = zone.groups(default="0")
+        offset_s = (-1 if sign == "-" else 1) * (3600.0 * int(hours) + 60.0 * int(minutes))
+    return offset_s, name == "utc time" or re.search(r"\bend(?:s|ing)?\b", name) is not None
 
 
 def utc_time(text: str) -> datetime:
@@ -180,7 +202,7 @@ def utc_time(text: str) -> datetime:
 def _utc_s(text: str) -> tuple[float, bool]:
     """Seconds since 1970, and True if the text tells their zone."""
     found_s, form = moment_s(text)
-    if form == SECONDS and not EPOCH_S[0] <= found_s <= EPOCH_S[1]:
+    if form == SECONDS and not is_since_1970(found_s):
         raise ValueError(f"{echo(text)} is neither seconds since 1970 nor a date like 2022-07-01 02:00+02:00")
     return found_s, form != LOCAL
 

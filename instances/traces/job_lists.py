@@ -25,7 +25,7 @@ from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
-from wattsched.reading.clocks import SECONDS, ZONED, clock_s, moment_s
+from wattsched.reading.clocks import LOCAL, SECONDS, clock_s, is_since_1970, moment_s
 from wattsched.reading.inputs import Cells, Row, comments_of, echo, listed, printable, rows_of
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.buddy import block_size
@@ -200,9 +200,9 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
         watts[1].tell(f"{path}, column {echo(watts[0])}")
         columns = [name for name in columns if name != watts[0]]
     _notice(path, columns, found)
-    if begun is None or begun[0] == SECONDS:
+    first_s = min((job.submitted_s for job in found), default=0.0)
+    if begun is None or (begun[0] == SECONDS and not is_since_1970(first_s)):
         return found
-    first_s = min(job.submitted_s for job in found)
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
 
 
@@ -215,11 +215,11 @@ def _watts(row: Row) -> tuple[str, Numbers]:
 
 
 def first_arrival(path: str | Path) -> datetime | None:
-    """Time of the first arrival of a list, in UTC or without a zone; None where arrivals are seconds."""
+    """Time of the first arrival of a list, in UTC or without a zone; None for other seconds."""
     first_s, form = min(moment_s(row.text("arrival")) for row in rows_of(path, COLUMNS, OPTIONAL))
-    if form == SECONDS:
+    if form == SECONDS and not is_since_1970(first_s):
         return None
-    return datetime.fromtimestamp(first_s, UTC).replace(tzinfo=UTC if form == ZONED else None)
+    return datetime.fromtimestamp(first_s, UTC).replace(tzinfo=None if form == LOCAL else UTC)
 
 
 def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[TraceJob, str]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
 from wattsched.reading.clocks import TWICE, fitting
-from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, listed
+from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, listed, number_in
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 BUSY = 0.05
@@ -56,6 +56,8 @@ class LoggedRun:
         How many count, of how many that the job has.
     gpu_s : float
         GPU seconds of those that count and are in no earlier row; nan where logs tell no times.
+    named : bool
+        Whether the log names the job of its samples, among those of others.
     without_watts, repeated : int
         How many of those that count have unknown watts, and how many are in an earlier row, too.
     """
@@ -71,6 +73,7 @@ class LoggedRun:
     samples: int
     read: int
     gpu_s: float = math.nan
+    named: bool = False
     without_watts: int = 0
     repeated: int = 0
 
@@ -116,6 +119,7 @@ def completed(
         with_runs += [(line, row, run) for run in runs]
     notes = _notes(missing, idle, samples.take(~used), table)
     notes += _assumptions(samples.take(used), [run for _, _, run in with_runs])
+    notes += _contradictions(with_runs)
     if not with_runs:
         reason = f"{table}: no job is in the logs, which have {listed(_names(samples))}"
         raise ValueError("; ".join([reason, *notes]))
@@ -145,6 +149,19 @@ def _assumptions(used: Samples, runs: Sequence[LoggedRun]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
+def _contradictions(with_runs: Sequence[tuple[int, Row, LoggedRun]]) -> tuple[str, ...]:
+    """Return notes on numbers of GPUs: on those of a table that are not those of its logs, and on guesses."""
+    notes = []
+    for _, row, run in with_runs:
+        job = echo(row["job"])
+        if row.get("gpus") and (stated := number_in(row["gpus"])) != run.gpus:
+            told = f"the table says that {job} has {stated:g} GPUs, its log shows {run.gpus:,} busy at once"
+            notes.append(f"doubtful: {told}")
+        elif not row.get("gpus") and run.gpus > 1 and math.isnan(run.gpu_s) and run.named:
+            notes.append(f"assumed: {job} had its {run.gpus:,} GPUs at once: its log tells no times")
+    return tuple(dict.fromkeys(notes))
+
+
 def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> tuple[str, ...]:
     notes = []
     if missing:
@@ -164,6 +181,10 @@ def _names(samples: Samples) -> list[str]:
 def _chosen(row: Row, samples: Samples, place: str, time_zone: tzinfo | None) -> BoolArray:
     """Return the mask of samples of a row: by job or pod, else by log; within its times and power limit."""
     chosen = _match(samples.job, row["job"])
+    namespaces = np.unique(samples.job[chosen]).tolist()
+    if len(namespaces) > 1 and "*" not in row["job"]:
+        several = f"{echo(row['job'])} is the name of several pods ({listed(namespaces)}); name one"
+        raise ValueError(f"{place}, column 'job': {several}")
     if not chosen.any():
         chosen = _match(samples.log, row["job"])
         jobs = [name for name in np.unique(samples.job[chosen]).tolist() if name]
@@ -216,7 +237,7 @@ def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> 
     n_read, counted_s = len(samples), _counted_s(samples)
     counts = counted_s > 0
     samples, counted_s, fresh = samples.take(counts), counted_s[counts], fresh[counts]
-    gpus = len(np.unique(samples.gpu))
+    gpus = _most_at_once(samples)
     power_w, unknown = _mean(samples.power_w, counted_s), np.isnan(samples.power_w)
     if len(samples) >= LEAST and unknown.all() and not row.get("power_w"):
         raise ValueError(f"{place}: no sample tells the watts of {echo(row['job'])}; give power_w")
@@ -225,7 +246,8 @@ def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> 
     if (samples.gpu == "").any():
         if not cell:
             raise ValueError(f"{place}: the log has the energy of all GPUs together; give gpus")
-        power_w /= max(reading(cell, f"{place}, column 'gpus'", 1e6), 1.0)
+        gpus = max(int(reading(cell, f"{place}, column 'gpus'", 1e6)), 1)
+        power_w /= gpus
     median_mhz = _median(samples.frequency_mhz, counted_s)
     near = np.abs(samples.frequency_mhz - median_mhz) <= SAME_CLOCK * median_mhz
     near_part = _mean(np.where(np.isnan(samples.frequency_mhz), np.nan, near), counted_s)
@@ -241,6 +263,7 @@ def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> 
         samples=len(samples),
         read=n_read,
         gpu_s=float(np.where(timeless, np.nan, counted_s)[fresh].sum()),
+        named=bool((samples.job != "").any()),
         without_watts=int(unknown.sum()),
         repeated=int((~fresh).sum()),
     )
@@ -284,6 +307,19 @@ def _counted_s(samples: Samples) -> FloatArray:
             after_warm_up_s = np.cumsum(held_s) - held_s.sum() / WARM_UP
             counted_s[of_work] = np.clip(after_warm_up_s, 0.0, held_s) * np.nan_to_num(window_s, nan=1.0)
     return counted_s
+
+
+def _most_at_once(samples: Samples) -> int:
+    """Number of GPUs that were busy at one time: a job that was restarted may have had others before."""
+    gpus, of_gpu = np.unique(samples.gpu, return_inverse=True)
+    if not len(samples) or np.isnan(samples.time_s).any():
+        return len(gpus)
+    begin_s, end_s = np.full(len(gpus), np.inf), np.full(len(gpus), -np.inf)
+    np.minimum.at(begin_s, of_gpu, samples.time_s)
+    np.maximum.at(end_s, of_gpu, samples.time_s + np.nan_to_num(samples.duration_s))
+    return max(
+        int(np.sum((begin_s <= moment) & ((end_s > moment) | (begin_s == moment)))) for moment in begin_s
+    )
 
 
 def _held_s(time_s: FloatArray) -> FloatArray:

@@ -20,6 +20,8 @@ from wattsched.reading.units import Numbers, Quantity
 
 CARBON = {
     "gCO2/kWh": 1.0,
+    "gCO2eqPerkWh": 1.0,
+    "gCO2eqkWh": 1.0,
     "gCO₂eq/kWh": 1.0,
     "g CO2e per kWh": 1.0,
     "g_per_kwh": 1.0,
@@ -38,6 +40,7 @@ MONEY = {
     "EUR/kWh": (1.0, "EUR"),
     "EUR/MWh": (1e-3, "EUR"),
     "EUR/MWhe": (1e-3, "EUR"),
+    "EUR.MWh-1": (1e-3, "EUR"),
     "€/MWh": (1e-3, "EUR"),
     "USD/MWh": (1e-3, "USD"),
     "$/kWh": (1.0, "USD"),

@@ -158,6 +158,35 @@ def test_prices_are_found_beside_a_zone_of_the_intensities(tmp_path: Path) -> No
         read_carbon(file, "DE")
 
 
+def test_times_at_the_end_of_each_hour_are_told(tmp_path: Path) -> None:
+    rows = "2026-11-02 01:00,1000\n2026-11-02 02:00,100\n"
+    for name in ("UTC Time at End of Hour", "interval_end_utc", "Hour Ending (UTC)", "UTC time"):
+        with pytest.warns(NoticeWarning, match="are the ends of steps of 3600 s"):
+            found = read_carbon(written(tmp_path, f"{name},g/kWh\n{rows}"))
+        assert found.slots(utc_time("2026-11-02T00:00Z"), 2, 3600.0) == [1000.0, 100.0]
+
+
+def test_a_header_tells_how_far_its_clock_is_from_utc(tmp_path: Path) -> None:
+    for name, ahead_h in (("Date (UTC+1)", 1), ("time GMT-03:30", -3.5), ("Date (GMT)", 0)):
+        found = read_carbon(written(tmp_path, f"{name},EUR/MWh\n2026-11-02 01:00,100\n"), None, "money")
+        begin_s = utc_time("2026-11-02T01:00Z").timestamp() - 3600 * ahead_h
+        assert (found.begin_s[0], found.zoned) == (begin_s, True)
+
+
+def test_a_header_and_a_column_of_units_agree(tmp_path: Path) -> None:
+    text = "time,co2 g/kWh,unit\n2026-11-02 01:00,300,{}\n"
+    assert read_carbon(written(tmp_path, text.format("g/kWh"))).per_kwh.tolist() == [300.0]
+    with pytest.raises(
+        ValueError, match=r"column 'co2 g/kWh': the header says g/kwh, the column 'unit' lbs/mwh"
+    ):
+        read_carbon(written(tmp_path, text.format("lbs/MWh")))
+
+
+def test_a_currency_alone_is_told_to_be_per_kwh(tmp_path: Path) -> None:
+    with pytest.warns(NoticeWarning, match="assumed: eur per kWh, as the header names no energy"):
+        read_carbon(written(tmp_path, "time,price (EUR)\n2026-11-02 01:00,80\n"), None, "money")
+
+
 def test_a_column_of_units_states_the_unit_of_the_values(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.adapters.kubernetes.recorded_objects import (
     BEGIN_S,
     NOW_S,
@@ -70,9 +72,10 @@ def test_of_a_workload_count_the_pods_that_were_admitted() -> None:
     assert Entry("assumed", told) in found.entries
 
 
-def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told() -> None:
-    """Kueue keeps the sum of the earlier admissions, under a misspelt name."""
-    past = {"accumulatedPastExexcutionTimeSeconds": 900}
+@pytest.mark.parametrize("spelt", ["Exexcution", "Execution"])
+def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told(spelt: str) -> None:
+    """Kueue keeps the sum of the earlier admissions, at first under a misspelt name."""
+    past = {f"accumulatedPast{spelt}TimeSeconds": 900}
     off = {**condition("Evicted", 450), "status": "False"}
     back = [condition("Admitted", 500), off, condition("Finished", 900)]
     waits = [{**condition("Admitted", 450), "status": "False"}, condition("Evicted", 440, "Preempted")]

@@ -305,7 +305,7 @@ def test_more_gpus_than_a_node_or_a_type_has_are_doubtful(
     jobs: list[tuple[str, str]], told: list[str]
 ) -> None:
     rows = [f"{n}|COMPLETED|100|200|60|gres/gpu:{tres}|{nodes}" for n, (tres, nodes) in enumerate(jobs)]
-    text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|NodeList", *rows])
+    text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|NodeList", *rows, ""])
     found = recorded(Said([text], [MIXED]))
     doubtful = " / ".join(one.what for one in found.table() if one.treatment == "doubtful")
     assert [one for one in told if one not in doubtful] == []
@@ -326,6 +326,76 @@ def test_numbers_that_mean_unknown(unknown: int) -> None:
         ("1", 60, 8, None, None), ("2", 60, 8, 1000, 1800),
     ]  # fmt: skip
     assert found.left_out == {"still waiting": 1, "with an unknown number of GPUs": 1}
+
+
+STEPS = [
+    (["8|9|1|5400000|a1", "9|10|1|5400000|a1", "10|11|1|5400000|a1"], 1500, "one after the other"),
+    (["8|11|3|16200000|a1", "8|9|1|5400000|a1", "9|11|2|10800000|a1"], 1500, "within the batch script"),
+    (["8|10|2|10800000|a1"], None, "of a part of the time"),
+    (["8|11|3||a1", "8|11|3|16200000|a1"], 1500, "without energy"),
+    (["8|11|3|16200000|"], 1500, "that does not name its nodes"),
+]
+
+
+@pytest.mark.parametrize(("steps", "watts", "what"), STEPS)
+def test_energy_of_steps_is_that_of_their_nodes_and_time(
+    steps: list[str], watts: float | None, what: str
+) -> None:
+    rows = ["7|COMPLETED|2026-11-03T08:00:00|2026-11-03T08:00:00|03:00:00|gres/gpu=8||a1"]
+    for n, step in enumerate(steps):
+        begin, _, hours, joules, node = step.split("|")
+        start = f"2026-11-03T{int(begin):02}:00:00"
+        rows.append(f"7.{n}|COMPLETED||{start}|0{hours}:00:00|gres/gpu=8|{joules}|{node}")
+    text = "\n".join(["JobID|State|Submit|Start|Elapsed|AllocTRES|ConsumedEnergyRaw|NodeList", *rows, ""])
+    found = recorded(Said([text], [NODES]), UTC, energy_of="gpus")
+    assert [job.power_w for job in found.jobs] == [watts], what
+    told = "energy of 1 job is of steps that do not cover its nodes and time; it is left out"
+    assert (Entry("noted", told) in found.entries) == (watts is None)
+
+
+def test_energy_of_steps_on_several_nodes_adds_up() -> None:
+    steps = [("a1", 5_400_000), ("a2", 3_600_000)]
+    node = {"allocated": [{"type": "gres", "name": "gpu", "count": 16}], "requested": []}
+    row = accounted_row("24.05", 7, "COMPLETED", nodes="a[1-2]", tres=node)
+    row["time"] |= {"start": 1000, "eligible": 900, "submission": 900, "elapsed": 3600, "end": 4600}
+    row["steps"] = [
+        {
+            "time": {"start": {"set": True, "number": 1000}, "elapsed": 3600},
+            "nodes": {"count": 1, "range": name, "list": [name]},
+            "statistics": {"energy": {"consumed": {"set": True, "infinite": False, "number": joules}}},
+        }
+        for name, joules in steps
+    ]
+    nodes = [NODES]
+    for kept, watts in ((2, 2500), (1, None)):
+        row["steps"] = row["steps"][:kept]
+        found = recorded(Said([json.dumps({"jobs": [row]})], nodes), energy_of="gpus")
+        assert [job.power_w for job in found.jobs] == [watts]
+
+
+def test_parts_of_a_run_from_exports_of_adjacent_days_are_one_run() -> None:
+    head = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|NodeList"
+    row = "7|COMPLETED|2026-11-03T18:00:00|2026-11-0{}T{}:00:00|2026-11-0{}T{}:00:00|{}|gres/gpu=8|a1"
+    parts = [
+        ("3", "20", "4", "00", "04:00:00"),
+        ("4", "00", "5", "00", "1-00:00:00"),
+        ("5", "00", "5", "03", "03:00:00"),
+    ]
+    texts = [f"{head}\n{row.format(*part)}\n" for part in parts]
+    for order in ([0, 1, 2], [2, 0, 1]):
+        found = recorded(Said([texts[n] for n in order], [NODES]), UTC)
+        assert [(job.name, job.waited_s, job.duration_s) for job in found.jobs] == [("7", 7200, 31 * 3600)]
+    requeued = texts[1].replace("2026-11-03T18", "2026-11-04T00")
+    assert len(recorded(Said([texts[0], requeued], [NODES]), UTC).jobs) == 2
+
+
+def test_a_file_that_may_be_cut_is_pointed_at() -> None:
+    text = "JobID|State|Submit|Start|Elapsed|AllocTRES\n7|COMPLETED|100|200|01:00:00|gres/gpu=1"
+    said = Said()
+    said.add(text, "night.txt")
+    told = Entry("doubtful", "night.txt: the last line does not end; the file may be cut")
+    assert told in recorded(said, UTC).entries
+    assert told not in recorded(Said([f"{text}\n"]), UTC).entries
 
 
 def test_energy_that_no_node_can_draw_is_left_out_and_told() -> None:

@@ -43,6 +43,12 @@ def repeated(samples: int, job: str = "17") -> str:
     return f"{samples:,} of {samples:,} samples of '{job}' {told}"
 
 
+def at_once(form: str, gpus: int, job: str = "17") -> list[str]:
+    """Note of forms that name jobs and tell no times."""
+    told = f"assumed: '{job}' had its {gpus} GPUs at once: its log tells no times"
+    return [told] * (gpus > 1 and form.startswith("dcgm-exporter"))
+
+
 def logged(folder: Path, log: str, rows: str, name: str = "17.log") -> tuple[Measurements, LoggedJobs]:
     """Read a log and the table of its jobs."""
     return read_logged([written(folder, log, name)], table(folder, rows))

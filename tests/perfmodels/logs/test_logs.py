@@ -1,5 +1,6 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.perfmodels.logs.logged_files import FORMS, logged, repeated, table, written
+from tests.perfmodels.logs.logged_files import FORMS, at_once, logged, repeated, table, written
 from tests.perfmodels.logs.writers import (
     BEGIN_S,
     IDLE_W,
@@ -51,7 +52,7 @@ def test_watts_come_back_within_the_noise(tmp_path_factory, form, gpus, power_w,
     )
     m, found = logged(folder, log, "job,batch_size,step_time_s\n17,64,0.5\n17,64,0.5\n")
     run = found.runs[0]
-    assert (run.gpus, found.notes) == (gpus, (repeated(run.samples),))
+    assert (run.gpus, found.notes) == (gpus, (repeated(run.samples), *at_once(form, gpus)))
     assert run.read == gpus * (busy + sum(idle))
     assert run.samples == gpus * (busy - busy // 10)
     # Five standard deviations of the mean, and the digits that are written.
@@ -365,6 +366,39 @@ def test_a_job_of_several_files_and_pods(tmp_path):
     assert m.gpus.tolist() == [2, 2]
 
 
+def test_gpus_of_a_job_are_those_that_were_busy_at_once(tmp_path):
+    first = readings(Job("train-0", 2, 300.0))
+    later = readings(Job("train-0", 2, 300.0, begin_s=BEGIN_S + 500))
+    moved = [*first, *(replace(read, gpu=read.gpu + 2) for read in later)]
+    rows = "job,batch_size,step_time_s\ntrain-0,8,1\ntrain-0,9,1\n"
+    m, found = logged(tmp_path, prometheus(moved, pod), rows, "moved.json")
+    assert (m.gpus.tolist(), m.power_w.tolist()) == ([2, 2], [300, 300])
+    assert found.notes == (repeated(216, "train-0"),)
+    timeless, found = logged(tmp_path, exporter(moved, pod), rows, "moved.prom")
+    assert timeless.gpus.tolist() == [4, 4]
+    assert "assumed: 'train-0' had its 4 GPUs at once: its log tells no times" in found.notes
+    stated = "job,batch_size,step_time_s,gpus\ntrain-0,8,1,1\ntrain-0,9,1,1\n"
+    _, found = logged(tmp_path, prometheus(moved, pod), stated, "moved.json")
+    told = "doubtful: the table says that 'train-0' has 1 GPUs, its log shows 2 busy at once"
+    assert told in found.notes
+
+
+def test_a_pod_that_several_namespaces_have_is_to_be_named_with_its_own(tmp_path):
+    def of_team(r: Read) -> dict[str, str]:
+        return pod(r) | {"namespace": "team" if r.gpu == 0 else "other"}
+
+    log, rows = (
+        prometheus(readings(Job("a-0", 2, 300.0)), of_team),
+        "job,batch_size,step_time_s\n{},8,1\nteam/a-0,9,1\n",
+    )
+    with pytest.raises(
+        ValueError, match=r"'a-0' is the name of several pods \('other/a-0', 'team/a-0'\); name one"
+    ):
+        logged(tmp_path, log, rows.format("a-0"), "a.json")
+    m, _ = logged(tmp_path, log, rows.format("other/a-0"), "a.json")
+    assert m.gpus.tolist() == [1, 1]
+
+
 def test_a_clock_that_wanders_is_no_setting(tmp_path):
     def log(name: str, clocks: tuple[int, int]) -> Path:
         reads = readings(Job(name, 1, 300.0, clocks[0])), readings(Job(name, 1, 300.0, clocks[1]))
@@ -415,7 +449,7 @@ def test_busy_gpus_of_unknown_watts_count_and_the_mean_of_the_others_stands_for_
 def test_gpu_hours_are_unknown_without_times_and_count_once(tmp_path, form):
     log = FORMS[form](readings(Job("17", 2, 300.0)))
     _, found = logged(tmp_path, log, "job,batch_size,step_time_s\n17,8,1\n17,16,2\n")
-    assert found.notes == (repeated(108),)
+    assert found.notes == (repeated(108), *at_once(form, 2))
     seconds, known = sum(run.gpu_s for run in found.runs), form.startswith(("nvidia-smi", "Prometheus"))
     assert seconds == pytest.approx(108.0 if known else np.nan, nan_ok=True)
 
