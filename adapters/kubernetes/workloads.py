@@ -69,9 +69,10 @@ def runs_of_workloads(
     reclaimed = 0
     for document, seen_s in documents:
         row = validated(Workload, document)
-        run, left_s, past_s = _last_run(row, nodes, limits, seen_s), _since(row, "Evicted", None), row.past_s
-        if past_s is not None or (left_s < inf and left_s <= run.start_s):
-            found.leave_out("before an eviction", run.gpus, past_s or 0.0)
+        run = _last_run(row, nodes, limits, seen_s)
+        evicted_s = _since(row, "Evicted", status=None)
+        if row.past_s is not None or (evicted_s < inf and evicted_s <= run.start_s):
+            found.leave_out("before an eviction", run.gpus, row.past_s or 0.0)
         reclaimed += bool(row.reclaimable)
         yield run
     if reclaimed:

@@ -225,13 +225,16 @@ def _measured(job: Accounted, own_j: float | None, steps: Iterable[Step]) -> Acc
         if not any(span.overlaps(other) for other in kept):
             kept.append(span)
     node_s, energy_j = sum(span.node_s for span in kept), sum(span.energy_j for span in kept)
-    whole_s = max(1, len(job.nodes)) * job.held_s
-    if not COVERED[0] * whole_s <= node_s <= COVERED[1] * whole_s:
+    whole_s = max(1, len(job.nodes)) * job.held_s  # seconds of all its nodes, as `node_s` are of the spans'
+    least, most = COVERED
+    if not least * whole_s <= node_s <= most * whole_s:
         return replace(job, partly_measured=bool(kept))
     return replace(job, energy_j=energy_j * whole_s / node_s if node_s else None)
 
 
 class _Span(NamedTuple):
+    """Joules of some nodes from one time to another, in seconds since 1970."""
+
     energy_j: float
     nodes: frozenset[str]
     begin_s: float
@@ -247,7 +250,7 @@ class _Span(NamedTuple):
 
 
 def _spans(job: Accounted, steps: Iterable[Step]) -> Iterator[_Span]:
-    """Yield what the energy of each step that has some is of."""
+    """Yield the energy of each step that has some, with its nodes and times or, untold, those of the job."""
     for step in steps:
         if step.energy_j and step.energy_j > 0:
             begin_s = step.start_s or job.start_s or 0.0
@@ -288,10 +291,10 @@ def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
 
 def _step_of(read: Cells, own_j: float | None, zone: tzinfo | None) -> Step:
     """Read a row of a step; its start is the first of the moments that it may be."""
-    begun_s, _ = read.optional("Start", partial(_readings, zone)) or ([None], "")
+    starts_s, _ = read.optional("Start", partial(_readings, zone)) or ([], "")
     elapsed_s = read.optional("ElapsedRaw", Row.number) or read.optional("Elapsed", _elapsed_s)
     nodes = read.optional("NodeList", _in_cell(names_in)) or ()
-    return Step(own_j, tuple(nodes), begun_s[0], elapsed_s)
+    return Step(own_j, tuple(nodes), starts_s[0] if starts_s else None, elapsed_s)
 
 
 def _rows(text: str, faults: list[str]) -> Iterator[Row]:

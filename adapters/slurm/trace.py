@@ -146,7 +146,7 @@ def recorded(
         raise InputError(["no file tells jobs: give what 'sacct --parsable2' or 'sacct --json' prints"])
     found = Recorded()
     for text in said.accounting:
-        if not text.endswith(chr(10)) and not text.lstrip().startswith("{"):
+        if not text.endswith("\n") and not text.lstrip().startswith("{"):
             file = said.files.get(text) or "sacct"
             found.tell("doubtful", f"{file}: the last line does not end; the file may be cut")
     nodes = dict[str, SlurmNode]()
@@ -198,6 +198,7 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
 def _join_parts(runs: dict[tuple[str, float | None], Accounted]) -> None:
     """Join the parts of a run that exports of adjacent times have cut (``sacct --truncate``).
 
+    `runs` are by the job's name and the start of the run in seconds since 1970, None while it waits.
     The first part ends when the other begins, both were submitted at once, and what is requeued is not.
     """
     ends: dict[tuple[str, float | None], tuple[str, float | None]] = {}
