@@ -100,10 +100,7 @@ class Announcing(Actions):
         return bool(names)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
-        """Announce the nodes of a job's pods, all at once; withdraw what could not be announced.
-
-        Returns the bindings that were announced, and which were refused and why, as `Actions.start`.
-        """
+        """Announce nodes to a job's pods, all at once; return what is announced, and which is refused and why."""
         now_s = self.extender.clock()
         self._announced |= {one.pod.uid: Announcement(one, now_s) for one in bindings}
         # Before they are annotated, as the scheduler calls at once.

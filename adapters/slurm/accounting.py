@@ -225,7 +225,7 @@ def _measured(job: Accounted, own_j: float | None, steps: Iterable[Step]) -> Acc
         if not any(span.overlaps(other) for other in kept):
             kept.append(span)
     node_s, energy_j = sum(span.node_s for span in kept), sum(span.energy_j for span in kept)
-    whole_s = max(1, len(job.nodes)) * job.held_s  # seconds of all its nodes, as `node_s` are of the spans'
+    whole_s = max(1, len(job.nodes)) * (job.held_s or 1.0)  # Slurm tells whole seconds
     least, most = COVERED
     if not least * whole_s <= node_s <= most * whole_s:
         return replace(job, partly_measured=bool(kept))
@@ -255,7 +255,7 @@ def _spans(job: Accounted, steps: Iterable[Step]) -> Iterator[_Span]:
         if step.energy_j and step.energy_j > 0:
             begin_s = step.start_s or job.start_s or 0.0
             nodes = frozenset(step.nodes or job.nodes or [""])
-            yield _Span(step.energy_j, nodes, begin_s, begin_s + (step.elapsed_s or job.held_s))
+            yield _Span(step.energy_j, nodes, begin_s, begin_s + (step.elapsed_s or job.held_s or 1.0))
 
 
 def amount(text: str) -> float | None:
