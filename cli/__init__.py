@@ -90,7 +90,10 @@ class CommandLine(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Read the options, and note when; ``--help`` and ``--version`` print already here."""
+        """Read the options; the context keeps the moment, as `obj`, and the arguments as they were typed.
+
+        ``--help`` and ``--version`` print already here.
+        """
         given = list(args)
         with noticing_broken_pipes():
             made = super().make_context(info_name, args, parent, obj=time.monotonic(), **extra)
@@ -111,11 +114,11 @@ class CommandLine(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command and exit with its code."""
-        run = partial(super().main, args, prog_name, complete_var, False, **extra)
+        """Run a command and exit with its code; not standalone, return its value, or raise."""
+        run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()
-        if COMPLETION in os.environ:
+        if COMPLETION in os.environ:  # click answers the shell
             return super().main(args, prog_name, complete_var, **extra)
         readable_streams()
         with telling_notices():

@@ -75,9 +75,9 @@ def _check(
         return verdict, _point_lines(found, verdict)
     answer = answer_of(document, instance.problem, source)
     if (decision := getattr(answer, "decision", None)) is not None:
-        document |= {"decision": decision}  # read once
-    told = nullcontext() if dask is None else refusing()  # what a cluster cannot check
-    with progress(f"checking {source}"), spread(dask) as executor, told:
+        document |= {"decision": decision}  # as it was read, so that the checker does not read it again
+    refused = nullcontext() if dask is None else refusing()  # what a cluster cannot check
+    with progress(f"checking {source}"), spread(dask) as executor, refused:
         verdict = verdict_on(instance, document, executor)
     objective = getattr(answer, "objective_name", instance.objective)
     sense = problem(instance.problem).objectives.get(objective, "min")
@@ -87,7 +87,7 @@ def _check(
 
 
 def _check_bound(file: str) -> tuple[Verdict, Iterable[str]]:
-    """Check a bound on the schedules of a trace, which needs no other file."""
+    """Check a bound on the schedules of a trace, which needs no other file: the verdict, and lines on it."""
     from wattsched.replaying.replay_bounds import is_replay_bound, replay_bound_of
     from wattsched.report.wording import count, duration
     from wattsched.verification.clairvoyant import faults_of
@@ -104,7 +104,7 @@ def _check_bound(file: str) -> tuple[Verdict, Iterable[str]]:
     if bound.mean_completion_s <= 0:
         return verdict, ["the file claims no bound above 0: it says nothing of any schedule"]
     jobs, gpus = count(len(bound.jobs.name), "job"), count(sum(bound.pools.values()), "GPU")
-    mean, energies = duration(bound.mean_completion_s), len(bound.proofs) - 1
+    mean, energies = duration(bound.mean_completion_s), len(bound.proofs) - 1  # the first: of times alone
     told = [
         f"prices prove that no schedule of {jobs} on {gpus} completes them in less than {mean} on average"
     ]
@@ -189,9 +189,9 @@ def _proofs(document: dict[str, Any]) -> str:
 
 
 def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool, as_json: bool = False) -> int:
-    """Print the faults, or what is to be said of a file without any, and return the exit code.
+    """Print the faults, or the lines `valid` where there are none, and return the exit code.
 
-    What is `required` of the proof is there, if there are no faults; the rest is of no account then.
+    With a gap `required`, and without faults, that gap is proven: claims beyond it do not matter.
     """
     from wattsched.instances.errors import capped
     from wattsched.report.terminal import console, line

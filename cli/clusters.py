@@ -118,7 +118,7 @@ class ClusterRounds(ABC):
         return self.once or self.snapshot is not None
 
     @property
-    def decided(self) -> dict[str, Any]:
+    def policy_fields(self) -> dict[str, Any]:
         """Fields that the policies of all schedulers have in common."""
         return {
             "objective": self.objective,
@@ -142,11 +142,12 @@ class ClusterRounds(ABC):
             return NO_SOLUTION
 
     def _run(self, stack: ExitStack) -> int:
+        """Run rounds, or give back all jobs; `stack` closes the journal and what listens."""
         from wattsched.adapters.options import require_names
         from wattsched.serve.journal import Journal
 
         policy = self.policy()
-        ahead_s = self.every + self.deadline + 30.0
+        ahead_s = self.every + self.deadline + 30.0  # a round ahead, and 30 s in which jobs stop
         budget = self.made_budget(ahead_s=ahead_s, fail_safe_w=policy.options.fail_safe_w)
         if self.snapshot is None:
             budget.cap()  # a file that cannot be read is refused before anything is done
@@ -167,7 +168,10 @@ class ClusterRounds(ABC):
         return follow(rounds, once=self.single, as_json=self.as_json, do_apply=self.apply, note=note)
 
     def looking(self, files: Any, take: Callable[..., Any]) -> Callable[..., Any]:
-        """Take snapshots, or load the one that was saved, and save them where that was asked for."""
+        """Return what takes snapshots with `take`, or loads the saved one, and saves them for --record.
+
+        `files` is the module that loads and saves them.
+        """
 
         def look(*arguments: Any) -> Any:
             found = take(*arguments) if self.snapshot is None else files.load(self.snapshot)
@@ -178,7 +182,7 @@ class ClusterRounds(ABC):
         return look
 
     def tell(self, text: str) -> None:
-        """Tell an operator."""
+        """Say a text on standard error."""
         click.echo(text, err=True)
 
     def require_sense(self) -> None:
@@ -198,7 +202,7 @@ class ClusterRounds(ABC):
             raise BadInput(f"{first}: cannot be combined with {second}, which states the watts")
 
     def made_budget(self, **limits: Any) -> Budget:
-        """Return the cap, read from where the options say it is."""
+        """Return the budget that reads the cap where the options say it is; `limits` as for `Budget`."""
         from wattsched.adapters.budget import Budget
 
         return Budget(self.power_w, self.budget, **limits)
@@ -264,7 +268,7 @@ def listening_at(option: str, at: str) -> Iterator[socket]:
 
 @contextmanager
 def measured(at: str | None, journal: Journal) -> Iterator[Callable[[Any], None]]:
-    """Answer Prometheus, where that is asked for; yields what takes each round."""
+    """Answer Prometheus at ``[HOST:]PORT``, if it is given; yields a callable that notes a round."""
     if at is None:
         yield lambda _: None
         return
@@ -286,10 +290,10 @@ def follow(
     do_apply: bool,
     note: Callable[[Report | Exception], None] = lambda _: None,
 ) -> int:
-    """Tell of each round, and what it did to which jobs; the exit code.
+    """Tell of each round, and what it did to which jobs; the exit code, of the last one.
 
-    Why a job waits, an alarm and a note are told when they are news, and not again in each round. Where there
-    is one round only, its `InputError` is raised.
+    Why a job waits, an alarm and a note are told when they are news, and not again in each round. With `once`
+    there is one round, and its `InputError` is raised. `note` is called with each report or exception.
     """
     from wattsched.adapters.measured import notify
     from wattsched.instances.errors import InputError
@@ -310,7 +314,7 @@ def follow(
             notes = [note for note in told.notes if note not in noted]
             news = {} if as_json else _news(jobs, before, do_apply)
             alarms = [alarm for alarm in told.alarms if alarm not in alarmed]
-            _tell(told, jobs, news, alarms, notes)
+            _tell(told, news, alarms, notes)
             before, noted, alarmed = jobs, told.notes, told.alarms
             document = told.document()
         if as_json:
@@ -322,7 +326,10 @@ def follow(
 
 
 def tell_given_back(jobs: Mapping[Any, str], kind: str = "") -> int:
-    """Tell of jobs that are not ours any more, and those that could not be given back; the exit code."""
+    """Tell of jobs that are not ours any more, and those that could not be given back; the exit code.
+
+    By job why it could not, empty where it was given back; `kind` goes before the names.
+    """
     refused = {name: why for name, why in jobs.items() if why}
     for name, why in refused.items():
         click.echo(f"{kind}{name} was not given back: {why}", err=True)
@@ -354,16 +361,16 @@ def _together(jobs: Mapping[Any, str]) -> Iterator[tuple[str, str]]:
             yield f"{', '.join(first)} and {counts[how] - _NAMED:,} others", how
 
 
-def _tell(report: Report, jobs: Jobs, news: Jobs, alarms: list[str], notes: list[str]) -> None:
-    """A line on standard error, and what is to be known besides."""
+def _tell(report: Report, news: Jobs, alarms: list[str], notes: list[str]) -> None:
+    """Print the line of a round on standard error, and below it what is new of jobs, alarms and notes."""
     from wattsched.report.terminal import console, line
     from wattsched.report.wording import gap_text
 
     out = console(stderr=True)
     if not out.is_terminal:
         out.width = _LOG
-    plus, minus = len(jobs.get("start", ())), len(jobs.get("stop", ())) + len(jobs.get("hold again", ()))
-    counts = f": {report.running:,} run, {report.queued:,} wait, +{plus} -{minus}; "
+    plus, *minus = (len(report.jobs.get(action, ())) for action in ("start", "stop", "hold again"))
+    counts = f": {report.running:,} run, {report.queued:,} wait, +{plus} -{sum(minus)}; "
     watts = f"{report.power_w / 1000:,.2f}"
     if report.planned_w is not None:
         watts += f" -> {report.planned_w / 1000:,.2f}"

@@ -143,6 +143,7 @@ def print_comparison(
 
 
 def _print_runs(out: Console, runs: Sequence[Run]) -> None:
+    """Print a table of runs by instance, which follow one another, and who else found a better decision."""
     if not runs:
         return
     rows: list[list[Cell]] = []
@@ -159,19 +160,20 @@ def _print_runs(out: Console, runs: Sequence[Run]) -> None:
 
 
 def _best(runs: Sequence[Run]) -> tuple[float | None, float | None]:
-    """Best objective and best bound among the runs of one instance, as they read."""
-    least, most = (max, min) if runs[0].sense == "max" else (min, max)
+    """Best objective and tightest bound that solvers found in the runs of one instance; None without any."""
+    best, tightest = (max, min) if runs[0].sense == "max" else (min, max)
     sound = [run for run in runs if not run.faults]
     objectives = [run.solver_objective for run in sound if run.solver_objective is not None]
     bounds = [run.solver_bound for run in sound if run.solver_bound is not None]
-    return (least(objectives) if objectives else None, most(bounds) if bounds else None)
+    return (best(objectives) if objectives else None, tightest(bounds) if bounds else None)
 
 
-def _cells(run: Run, objective: float | None, bound: float | None) -> list[Cell]:
+def _cells(run: Run, best_objective: float | None, tightest_bound: float | None) -> list[Cell]:
+    """Row of a run; its figures that equal the best of its instance's runs are marked."""
     return [
         run.pair,
-        _marked(run.solver_objective, objective),
-        _marked(run.solver_bound, bound),
+        _marked(run.solver_objective, best_objective),
+        _marked(run.solver_bound, tightest_bound),
         "" if run.solver_gap is None else "0" if run.solver_gap < NO_GAP else f"{run.solver_gap:.1e}",
         (_ended(run), "" if run.solved else "yellow" if run.solver_status == "feasible" else "red"),
         *("" if seconds is None else f"{seconds:.2f}" for seconds in (run.build_s, run.solve_s)),
@@ -180,6 +182,7 @@ def _cells(run: Run, objective: float | None, bound: float | None) -> list[Cell]
 
 
 def _ended(run: Run) -> str:
+    """How the solver ended, the limit it ran into, and who had a better decision."""
     if run.faults:
         return "wrong"
     limit = f", {run.solver_limit}" if run.solver_limit else ""
@@ -188,6 +191,7 @@ def _ended(run: Run) -> str:
 
 
 def _marked(value: float | None, best: float | None) -> Cell:
+    """Figure, with a star if it is the best one up to rounding."""
     if value is None:
         return "-"
     shown = f"{value:,.2f}" if 1 <= abs(value) < LONGEST else f"{value:.6g}"
@@ -197,6 +201,7 @@ def _marked(value: float | None, best: float | None) -> Cell:
 
 
 def _print_summaries(out: Console, comparison: Comparison) -> None:
+    """Print means over the instances by formulation and solver, where there are several instances."""
     summaries = [summary for summary in comparison.summaries if summary.runs > summary.skipped]
     if len({run.instance for run in comparison.runs}) < 2 or not summaries:
         return
@@ -214,6 +219,7 @@ def _print_summaries(out: Console, comparison: Comparison) -> None:
 
 
 def _print_verdict(out: Console, comparison: Comparison) -> None:
+    """Print which answers contradict each other, which runs failed, or that all answers agree."""
     out.print()
     wrong, failures = comparison.disagreements, comparison.failures
     told = [("disagreement: ", one) for one in wrong] + [("failed: ", one) for one in failures]

@@ -51,6 +51,7 @@ def _formed(model: Any, *, by_column: bool) -> Any:
     from wattsched.topology.cluster import GroupColumns, NodeColumns
 
     def formed(part: Any, **columns: type[RecordColumns[Any]]) -> Any:
+        """Copy of a part of the document, with its fields of these names in the other form."""
         return part.model_copy(
             update={
                 name: form.from_records(getattr(part, name)) if by_column else list(getattr(part, name))

@@ -82,6 +82,7 @@ def _comes_of_interrupt(error: BaseException | None) -> bool:
 
 
 def _exception(error: BaseException) -> int:
+    """Say in a line what a command raised, and return its exit code."""
     if isinstance(error, BrokenPipeError | ReaderGoneError):
         _forget_output()
         return BROKEN_PIPE
@@ -194,7 +195,7 @@ def option_names() -> dict[str, str]:
 
 
 def _from(source: str, message: str) -> str:
-    """Message with its file, once, by the name that the user gave."""
+    """Message with its file once, as `source` names it; the message may begin with the file's bare name."""
     if source in message:
         return message
     name = os.path.basename(source)
@@ -202,6 +203,7 @@ def _from(source: str, message: str) -> str:
 
 
 def _message(error: ValueError) -> str:
+    """Message of an error, and in our words that of a validation by pydantic."""
     from pydantic import ValidationError
 
     if not isinstance(error, ValidationError):
@@ -253,11 +255,12 @@ def notice(line: str) -> None:
 
 @contextmanager
 def noticed() -> Iterator[list[str]]:
-    """Gather the notices of what is done meanwhile; they are said as always."""
+    """Yield a list that gathers the notices of this context; they are said as always."""
     lines, say = list[str](), warnings.showwarning
 
     def gather(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        lines.extend([str(message)] if category.__name__ == "NoticeWarning" else [])
+        if category.__name__ == "NoticeWarning":
+            lines.append(str(message))
         say(message, category, *where, **more)
 
     with warnings.catch_warnings():
@@ -266,6 +269,7 @@ def noticed() -> Iterator[list[str]]:
 
 
 def _usage(error: click.UsageError) -> str:
+    """Message of click in our style, with a hint at the command's help."""
     message = error.format_message().rstrip(".").replace("\n", " ")
     hint = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
     return message[:1].lower() + message[1:] + hint
@@ -280,7 +284,7 @@ def _say(lines: Iterable[str]) -> None:
     # Where nobody listens on standard error either, the exit code has to do.
     with suppress(OSError):
         for line in lines:
-            click.echo(printable(echo(line, "", LONGEST_LINE)), err=True)
+            click.echo(printable(echo(line, quote="", most=LONGEST_LINE)), err=True)
 
 
 def _forget_output() -> None:

@@ -86,7 +86,7 @@ def read_instance(name: str) -> Any:
 
 
 class _Copy(PosixPath):
-    """Copy of standard input or a pipe: it is read by its own name, and called as that in messages."""
+    """Path of a copy of standard input or a pipe; as a str, for messages, it is the name `source`."""
 
     source = ""
 
@@ -138,9 +138,10 @@ def _stream(name: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     with open(name, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as pipe:
-        if not select.select([pipe], [], [], PIPE_WAIT_S)[0]:
+        readable, _, _ = select.select([pipe], [], [], PIPE_WAIT_S)
+        if not readable:
             with suppress(BlockingIOError):  # somebody is there, and has not written so far
-                os.read(pipe.fileno(), 1)
+                os.read(pipe.fileno(), 1)  # reads nothing where nobody is
                 raise ValueError(f"is a pipe into which nobody writes, for {PIPE_WAIT_S:g} s")
         os.set_blocking(pipe.fileno(), True)
         yield pipe
@@ -164,7 +165,7 @@ def shown(name: str) -> str:
 
 @contextmanager
 def counting() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress bar on standard error, on a terminal only: told what goes on, how much is done, and of all."""
+    """Progress bar on standard error, on a terminal only; yields ``show(what, done, total)``."""
     from wattsched.report.terminal import counted_progress
 
     with counted_progress() as bar:
@@ -222,7 +223,7 @@ def answer_text(answer: Result | ParetoResult) -> str:
 def _laid_out(value: Any, *, sparse: bool = False) -> str:
     """JSON of a field, the entries of a list of models on lines of their own.
 
-    Of a decision, the fields that an entry does not have are left out.
+    With `sparse`, as in a decision, their fields that are None are left out.
     """
     from pydantic import BaseModel
     from pydantic_core import to_json

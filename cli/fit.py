@@ -72,8 +72,10 @@ def command(
     from wattsched.perfmodels.power import PowerModel
 
     chosen = [value for column, value in where.items() if column in MODEL_COLUMNS]
-    model, power = model or next(iter(chosen), Path(str(jobs or files[0])).stem), None
+    model = model or next(iter(chosen), Path(str(jobs or files[0])).stem)
+    power = None
     if watts is not None:
+        # WAITING: in synchronisation with other GPUs.
         named = dict(zip(("static_w", "dynamic_w", "sync_w"), watts, strict=True))
         with refusing(options=dict.fromkeys(named, "--watts")):
             power = PowerModel(**named)
@@ -88,6 +90,7 @@ def command(
 
 
 def _print(report: FitReport, notes: Sequence[str]) -> None:
+    """Print what was read, the parameters of the profile, its watts by power limit, and its errors."""
     from wattsched.report.terminal import console, heading, line, table
 
     out, profile, error = console(), report.profile, report.profile.fit_error
@@ -113,14 +116,10 @@ def _print(report: FitReport, notes: Sequence[str]) -> None:
         heading(
             out, "Power limits", "slowdown against the highest, and watts; least and largest over the batches"
         )
+        by_limit = (zip(*of_batches, strict=True) for of_batches in (limits.slowdown, limits.power_w))
         rows = [
-            (f"{limit:g} W", _ends(times), _ends(watts))
-            for limit, times, watts in zip(
-                limits.limit_w,
-                zip(*limits.slowdown, strict=True),
-                zip(*limits.power_w, strict=True),
-                strict=True,
-            )
+            (f"{limit:g} W", _ends(slowdowns), _ends(watts))
+            for limit, slowdowns, watts in zip(limits.limit_w, *by_limit, strict=True)
         ]
         table(out, [">limit", ">slowdown", ">W"], rows)
     assert error is not None
@@ -145,7 +144,7 @@ def _print(report: FitReport, notes: Sequence[str]) -> None:
 
 
 def _read(report: FitReport) -> Entry:
-    """Return the measurements that were read, and of logs their samples that count."""
+    """Entry on what was read: the measurements, and of logs the samples that count and their GPU hours."""
     counted, read = (sum(getattr(run, name) for run in report.runs) for name in ("samples", "read"))
     gpu_s = sum(run.gpu_s for run in report.runs) if report.runs else math.nan
     what = f"{count(counted, 'sample')} of {read:,}" if report.runs else "rows of the table"
@@ -153,7 +152,7 @@ def _read(report: FitReport) -> Entry:
 
 
 def _runs(runs: Sequence[LoggedRun]) -> tuple[list[str], list[list[str]]]:
-    """Titles and rows of what jobs did, without what no log tells."""
+    """Titles and rows of the table of runs in logs, without columns that no log tells."""
 
     def told(value: float, unit: str) -> str:
         return "" if math.isnan(value) else f"{value:.0f} {unit}"

@@ -45,6 +45,7 @@ def _command(family: str) -> click.Command:
 
 
 def _rows() -> tuple[list[str], list[tuple[str, str]]]:
+    """Titles and rows for ``--list``: each family, and below it its own options."""
     from wattsched.instances.generators import options_of
 
     rows = []

@@ -163,16 +163,13 @@ def _command(name: str) -> click.Command:
         callback = cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_NODES)(callback)
     if form.windows:
         params += _window_options()
-    made = click.command(
-        name,
-        cls=Command,
-        params=params,
-        help=f"Import {form.description}.",
-    )(callback)
+    made = click.command(name, cls=Command, params=params, help=f"Import {form.description}.")(callback)
     return output_option(*DOCUMENT_SUFFIXES, help="The instance file (default: standard output).")(made)
 
 
 def _import(name: str, own: list[str]) -> Any:
+    """Callback of the command of a format; `own` are the parameters of its reader, which no window takes."""
+
     def callback(
         files: tuple[str, ...], output: str | None, cluster: ClusterOptions | None = None, **values: Any
     ) -> None:
@@ -184,8 +181,7 @@ def _import(name: str, own: list[str]) -> Any:
             refuse_given(own, "does not go with --window")
             values = {key: value for key, value in values.items() if key not in own}
         elif "window" in values:
-            window = [key for key in values if key not in own]
-            refuse_given(window, "changes nothing without --window")
+            refuse_given([key for key in values if key not in own], "changes nothing without --window")
             values = {key: value for key, value in values.items() if key in own}
         if cluster is not None:
             values["cluster"], _ = cluster.site()

@@ -46,7 +46,7 @@ class Source:
 
 
 def _finish(recorded: Recorded, output: str, source: str) -> None:
-    """Write what was found, and say what it is, and what was read, assumed, converted and left out."""
+    """Write the trace and cluster into a folder, and say what was read, assumed, converted and left out."""
     from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.traces.job_lists import csv_of
     from wattsched.report.imports import table_of

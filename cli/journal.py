@@ -69,21 +69,21 @@ def command(
         if output is not None:
             if round_number is None:
                 raise BadInput("-o: needs --round N, the round to write")
-            _export(journal, _one(journal, session), round_number, Path(output))
+            _export(journal, _session(journal, session), round_number, Path(output))
         elif replay:
-            name = _one(journal, session)
+            name = _session(journal, session)
             lines = _chosen(journal, name, round_number)
             with refusing():
                 found = _replay([journal.round(name, one.number) for one in lines[-last:]], policy, limits)
             _tell_replay(name, found, as_json)
         else:
-            names_told = journal.sessions() if session is None else [_one(journal, session)]
+            names_told = journal.sessions() if session is None else [_session(journal, session)]
             rounds = {name: _chosen(journal, name, round_number) for name in names_told}
             _tell(rounds, {name: len(journal.rounds(name)) for name in names_told}, last, as_json)
 
 
-def _one(journal: Journal, session: str | None) -> str:
-    """The session that is meant."""
+def _session(journal: Journal, session: str | None) -> str:
+    """Name of the session that is meant: the one that is asked for, or the only one."""
     names = journal.sessions()
     if session is None and len(names) == 1:
         return names[0]
@@ -103,6 +103,7 @@ def _chosen(journal: Journal, name: str, round_number: int | None) -> list[Round
 
 
 def _export(journal: Journal, name: str, round_number: int, folder: Path) -> None:
+    """Write the instance and the result of a round of a session into a folder."""
     from wattsched.instances.io import document_text
 
     decision = journal.round(name, round_number).decision
@@ -111,19 +112,21 @@ def _export(journal: Journal, name: str, round_number: int, folder: Path) -> Non
         write(str(folder / f"{name}-{round_number}-{what}.json"), document_text(model))
 
 
-def _tell(rounds: dict[str, list[RoundLine]], of: dict[str, int], last: int, as_json: bool) -> None:
+def _tell(rounds: dict[str, list[RoundLine]], kept: dict[str, int], last: int, as_json: bool) -> None:
+    """Print the last rounds of each session, and of how many that are kept."""
     chosen = {name: lines[-last:] for name, lines in rounds.items()}
     if as_json:
         return write_json({name: [asdict(one) for one in lines] for name, lines in chosen.items()})
     out = console()
     for name, lines in chosen.items():
-        heading(out, name, f"{count(len(lines), 'round')} of {of[name]:,}")
+        heading(out, name, f"{count(len(lines), 'round')} of {kept[name]:,}")
         titles = ["round", "decided", "applied", ">jobs", ">running"]
         titles += [">changes", ">objective", ">W", ">ms", "ended"]
         table(out, titles, [_cells(one) for one in lines])
 
 
 def _cells(one: RoundLine) -> list[str]:
+    """Row of a round in the table of a session."""
     return [
         str(one.number),
         _clock(one.time),
@@ -159,6 +162,7 @@ FIGURES = [figure for kind in KINDS for figure in (kind, f"was_{kind}")]
 
 
 def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
+    """Print the rounds of a session that were decided again, beside what was decided then, and the sums."""
     if as_json:
         return write_json({"session": name, "rounds": [asdict(one) for one in found]})
     out = console()

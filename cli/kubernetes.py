@@ -106,7 +106,7 @@ class KubernetesRounds(ClusterRounds):
             options=stated_in(self.options, KubernetesOptions),
             scheduler_name=DEFAULT_SCHEDULER if of_default else self.scheduler_name,
             marked=self.extender is not None and not self.all_pods,
-            **self.decided,
+            **self.policy_fields,
         )
 
     @cached_property
@@ -123,7 +123,7 @@ class KubernetesRounds(ClusterRounds):
         return stated_names(rounds.seen(), rounds.policy.options)
 
     def made_budget(self, **limits: Any) -> Budget:
-        """Return the cap, read from where the options say it is."""
+        """Return the budget that reads the cap where the options say it is; `limits` as for `Budget`."""
         from wattsched.adapters.budget import Budget
         from wattsched.adapters.kubernetes.api import KubernetesError
         from wattsched.instances.errors import InputError
@@ -150,7 +150,7 @@ class KubernetesRounds(ClusterRounds):
         from wattsched.adapters.kubernetes.lease import Lease, identity_of
         from wattsched.adapters.kubernetes.loop import Rounds
 
-        kind: Any = Actions
+        actions: Any = Actions
         launches = Launches()
         if self.changes and self.journal is not None:
             launches = Launches(key_beside(self.journal))
@@ -158,7 +158,7 @@ class KubernetesRounds(ClusterRounds):
                 from wattsched.adapters.kubernetes.announcing import Announcing
 
                 extender = stack.enter_context(self._extending(self.extender, journal, policy))
-                kind = partial(Announcing, extender=extender)
+                actions = partial(Announcing, extender=extender)
             identity, name = identity_of(self.journal), policy.scheduler_name
             lease = Lease(identity, self.tell, api=self.api, namespace=self.lease_namespace, name=name)
             stack.enter_context(lease)
@@ -166,11 +166,11 @@ class KubernetesRounds(ClusterRounds):
             return Rounds(policy, budget, journal, self.looking(snapshot, lambda: snapshot.take(self.api)))
         mirror = stack.enter_context(closing(snapshot.Mirror(self.api)))
         look = self.looking(snapshot, mirror.snapshot)
-        return Rounds(policy, budget, journal, look, lambda of: kind(self.api, mirror, of, launches))
+        return Rounds(policy, budget, journal, look, lambda of: actions(self.api, mirror, of, launches))
 
     @contextmanager
     def _extending(self, at: str, journal: Journal, policy: Policy) -> Iterator[Extender]:
-        """Answer the scheduler, in a thread."""
+        """Answer the default scheduler at ``[HOST:]PORT``, in a thread, by the extender that is yielded."""
         host = at.rpartition(":")[0].strip("[]") or "127.0.0.1"
         if self.tokens is None and not is_loopback(host):
             raise BadInput(f"--extender {at}: others can reach this, so --tokens FILE has to say who may ask")
@@ -180,7 +180,8 @@ class KubernetesRounds(ClusterRounds):
         from wattsched.serve.server import served_beside
         from wattsched.serve.tokens import Tokens
 
-        extender = Extender(lambda pod: policy.ours(read_pod(pod)), 3 * policy.every_s + policy.deadline_s)
+        stale_s = 3 * policy.every_s + policy.deadline_s  # two rounds may fail
+        extender = Extender(lambda pod: policy.ours(read_pod(pod)), stale_s)
         extender.publish({})  # pods wait for the first round
         known = None if self.tokens is None else Tokens(self.tokens)
         names = [*self.hosts, host]

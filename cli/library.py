@@ -44,6 +44,7 @@ def command() -> None:
 
 
 def _selecting(callback: FC) -> FC:
+    """Add the argument and options that select instances of the library."""
     for option, told in (
         ("tag", "Those with this tag alone."),
         ("objective", "Those with this objective alone."),
@@ -63,6 +64,7 @@ BEST = "Your own records, where they are better than those that come with wattsc
 
 
 def _selected(names: Sequence[str], **having: str | None) -> list[Entry]:
+    """Entries of these names, tags and so on, at least one."""
     from wattsched.library.entries import selected
 
     with refusing():
@@ -100,6 +102,7 @@ def _class(record: Record | None) -> str:
 
 
 def _row(entry: Entry, record: Record | None) -> list[Cell]:
+    """Row of an entry in the list, with the best that is known of it."""
     size = entry.card.size
     counts = [size.get("jobs", size.get("tasks", 0)), size["gpus"], size.get("columns", 0)]
     best = "" if record is None else f"{record.objective:,.8g}"
@@ -108,7 +111,7 @@ def _row(entry: Entry, record: Record | None) -> list[Cell]:
 
 
 def _document(entry: Entry, record: Record | None) -> dict[str, Any]:
-    """Entry and record in one object."""
+    """Entry, and what is known of it but the result itself, in one JSON object."""
     known = None if record is None else record.model_dump(mode="json", exclude={"result", "name", "digest"})
     return entry.model_dump(mode="json", exclude_defaults=True) | {"best_known": known}
 
@@ -232,19 +235,19 @@ OUTCOME = ("instance", "ended", ">objective", ">off the best", ">gap", ">gap pro
 
 
 def _outcome(entry: Entry, result: Result, record: Record | None) -> list[Cell]:
-    """Return the row of a run: how it ended, and how far from the best known objective its decision is."""
+    """Return the row of a run; a plus marks what is better than the best that is known."""
     from wattsched.library.records import bettered
 
-    decision, bound = (False, False) if record is None else bettered(result, record)
+    better, tighter = (False, False) if record is None else bettered(result, record)
     off = "" if record is None or result.objective is None else _off(result.objective, record)
-    gaps = [gap_text(gap).removeprefix("gap ") for gap in (result.gap, result.proven_gap)]
+    gap, proven_gap = (gap_text(gap).removeprefix("gap ") for gap in (result.gap, result.proven_gap))
     value = "-" if result.objective is None else f"{result.objective:,.8g}"
     ended, seconds = result.termination.reason.replace("_", " "), f"{result.time_s['total']:.2f}"
-    gap, proven_gap = gaps[0], gaps[1] + "+" * bound
-    return [entry.name, ended, value + "+" * decision, off, gap, proven_gap, seconds]
+    return [entry.name, ended, value + "+" * better, off, gap, proven_gap + "+" * tighter, seconds]
 
 
 def _off(objective: float, record: Record) -> str:
+    """How much worse an objective is than the best known one, in percent of that."""
     worse = objective - record.objective if record.sense == "min" else record.objective - objective
     return f"{100 * worse / max(1e-9, abs(record.objective)):.3f} %"
 

@@ -60,6 +60,7 @@ class Number(ParamType):
         refused: str | None = None,
     ):
         self.word, self.infinite, self.refused = word, infinite, refused
+        # End of the range, what compares with it, and the message on what is beyond.
         ends = (
             (least, operator.ge, "must be at least {:g}, got"),
             (above, operator.gt, "must be above {:g}, got"),
@@ -289,6 +290,7 @@ class Family(click.Group):
         return self.make(cmd_name)
 
     def _list(self, ctx: click.Context, as_list: bool) -> None:
+        """Print the entries for ``--list``; without that refuse a line without an entry."""
         if as_list:
             from wattsched.report.terminal import console, table
 
@@ -350,6 +352,8 @@ def filling(
     parameters = {field: one for field, one in every.items() if field not in without}
 
     def decorate(command: FC) -> FC:
+        """Add an option for each parameter, and make a value of the class of what they get."""
+
         @wraps(command)
         def filled(**values: Any) -> Any:
             own = {field: values.pop(field) for field in parameters}

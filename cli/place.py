@@ -71,11 +71,7 @@ def _policies() -> dict[str, str]:
     "Who places the tasks; named below.",
 )
 @seeds_option("42-51", "One run for each.")
-@click.option(
-    "--bound/--no-bound",
-    default=True,
-    help="Say how far from any placement's best they are.",
-)
+@click.option("--bound/--no-bound", default=True, help="Say how far from any placement's best they are.")
 @click.option("--processes", type=Whole(1, MOST_PROCESSES), default=1, metavar="N", help="Runs at a time.")
 @click.option(
     "--bound-gap",
@@ -177,9 +173,9 @@ def print_curves(
     experiment: Experiment,
     curves: Mapping[str, Curves],
     seeds: int,
-    beyond: Distances | None = None,
+    bound: Distances | None = None,
 ) -> None:
-    """Print the mean curves over the seeds at some points, and what no placement can beat."""
+    """Print the mean curves over so many seeds, at some points, and how far from the bound they are."""
     line(out, _about(experiment, seeds))
     line(out, ("Columns: GPU asked for so far, percent of the capacity", "dim"))
 
@@ -195,10 +191,10 @@ def print_curves(
             saved = {name: saving_pct(of, reference) for name, of in curves.items() if of is not reference}
             section("Power saved", f"% of that of {REFERENCE}", saved, "{:.1f}")
         section(title, note, {name: measure(of) for name, of in curves.items()}, form)
-    if beyond is not None:
+    if bound is not None:
         note = "% of the capacity that any placement can allocate"
-        section("Bound on the allocation", note, {"most of any placement": beyond.allocated_pct}, "{:.2f}")
-        above = {name: beyond.above_pct(name, of) for name, of in curves.items()}
+        section("Bound on the allocation", note, {"most of any placement": bound.allocated_pct}, "{:.2f}")
+        above = {name: bound.above_pct(name, of) for name, of in curves.items()}
         section("Power above the bound", ABOVE, above, "{:.1f}")
 
 
@@ -210,7 +206,7 @@ def _about(experiment: Experiment, seeds: int) -> str:
 
 
 def _points(curves: Curves) -> dict[int, int]:
-    """Points to print, the last one included, in percent, and where they are on the grid."""
+    """Index in the curves by the point to print, in percent of the capacity asked for; the last is one."""
     last = round(100 * float(curves.arrived[-1]))
     points = sorted({*(round(100 * point) for point in POINTS if round(100 * point) < last), last})
     return {percent: curves.at(percent / 100) for percent in points}

@@ -23,14 +23,7 @@ from wattsched.cli.outputs import (
     require_extra,
     write_page,
 )
-from wattsched.cli.parameters import (
-    Described,
-    FileName,
-    Number,
-    filling,
-    refuse_given,
-    seeds_option,
-)
+from wattsched.cli.parameters import Described, FileName, Number, filling, refuse_given, seeds_option
 from wattsched.cli.replay_options import (
     DRAWS,
     MOST_GPUS_PER_NODE,
@@ -236,14 +229,14 @@ def _require_sense(
 
 
 def _said_of(source: JobSource) -> str:
-    """Name and digest of the file that jobs are read from, which may be a copy of standard input."""
+    """Name and digest of the file that jobs are read from, for the proof; it may be a copy of a pipe."""
     with open(source.file, "rb") as read:
         digest = hashlib.file_digest(read, "sha256").hexdigest()
     return f"{printable(Path(str(source.file)).name)}, SHA-256 {digest}"
 
 
 def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> list[str]:
-    """Write the tables of a replay; their names."""
+    """Write the tables of a replay into a folder, and return the names of their files."""
     from wattsched.replay.jobs.outcome import RECORDS, csv_text, parquet
 
     folder.mkdir(exist_ok=True)
@@ -255,7 +248,7 @@ def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> l
 
 
 def _tell_older(folder: Path, written: Sequence[str]) -> None:
-    """Say which tables and proofs in the folder are of earlier commands, and not in its summary."""
+    """Say which tables and proofs in the folder are of earlier commands, not among those just written."""
     from wattsched.replay.jobs.outcome import RECORDS
 
     patterns = [f"*-{name}.{form}" for name in RECORDS for form in ("csv", "parquet")]
@@ -273,7 +266,10 @@ def _bounds_of(
     energy: bool,
     source: str,
 ) -> dict[int, ClairvoyantBound]:
-    """Bounds on every schedule of each seed, and with `energy` on that at the mean of each policy."""
+    """By seed, bounds on the mean completion time, and with `energy` on energy at each policy's mean.
+
+    `limit_s` is for each seed; `source` is the file of the jobs in words.
+    """
     from wattsched.replaying.replay_bounds import replay_bound
 
     bounds = {}
@@ -288,7 +284,7 @@ def _bounds_of(
             given: dict[str, Any] = {"completion_s": completion_s, "time_limit": limit_s, "progress": told}
             proven = replay_bound(trace, settings=settings, **given)
             bounds[seed] = proven.model_copy(update={"source": f"{source}, seed {seed}"})
-            if completion_s and len(bounds[seed].proofs) == 1:
+            if completion_s and len(proven.proofs) == 1:  # the first is on completion times alone
                 notice(f"seed {seed}: --bound-limit left no time for bounds on energy")
     return bounds
 
@@ -296,7 +292,7 @@ def _bounds_of(
 def _bounds_from(
     folder: Path, traces: Mapping[int, Trace], settings: ReplaySettings
 ) -> dict[int, ClairvoyantBound]:
-    """Bounds of each seed that an earlier replay left in a folder; they are proven again."""
+    """Bounds by seed that an earlier replay left in a folder; they are proven again."""
     from wattsched.replaying.replay_bounds import read_replay_bound
 
     bounds = {}
@@ -310,7 +306,7 @@ def _bounds_from(
 def _stated(
     bound: ClairvoyantBound, found: Mapping[str, Sequence[Summary]], number: int
 ) -> dict[str, float | dict[str, float]]:
-    """Return the bounds on mean completion time and energy for the runs of a seed."""
+    """Bounds in s and J that a seed's proof states, the seed being the `number`-th of each policy's runs."""
     own = {name: runs[number].jct_mean_s for name, runs in found.items() if not shares(name)}
     energy = {name: bound.energy_j(mean_s) for name, mean_s in own.items()} if len(bound.proofs) > 1 else {}
     return {"mean_completion_s": bound.mean_completion_s, "energy_j": energy}

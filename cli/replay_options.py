@@ -35,7 +35,7 @@ PERIODS_S = {"hour": S_PER_H, "day": S_PER_DAY, "week": 7 * S_PER_DAY}
 
 
 class PerKwh(FileName):
-    """Grams per kWh, or money, which may be below 0, or the name of a file of them."""
+    """Grams or money per kWh, below 0 where that is `negative`, or the name of a file of them."""
 
     name = "amount"
 
@@ -61,12 +61,12 @@ class PerKwh(FileName):
 
 
 class Amount(ParamType):
-    """``QUANTITY=AMOUNT``."""
+    """``QUANTITY=AMOUNT`` of a budget."""
 
     name = "amount"
 
     def read(self, value: Any) -> tuple[str, float]:
-        """Read both."""
+        """Read the quantity, and the amount in its unit: joules also as kWh and the like."""
         quantity, equals, amount = value.partition("=")
         require_quantity(quantity)
         if not equals:
@@ -79,7 +79,7 @@ class Amount(ParamType):
 def only_budget(
     ctx: click.Context, param: click.Parameter, given: Sequence[tuple[str, float]]
 ) -> tuple[str, float] | None:
-    """Budget of a replay, which has one."""
+    """Refuse a second budget; click gives a list of them, and a replay has one."""
     if len(given) > 1:
         told = " and ".join(f"{quantity}={amount:g}" for quantity, amount in given)
         raise click.BadParameter(f"{told} are given, and a replay has one", ctx, param)
@@ -90,7 +90,7 @@ class Period(Number):
     """A period by name, or in seconds."""
 
     def read(self, value: Any) -> float:
-        """Read it."""
+        """Return the seconds."""
         if value in PERIODS_S:
             return PERIODS_S[value]
         try:

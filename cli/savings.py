@@ -13,15 +13,7 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, write_json
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import folder_option, json_option, report_option, write_page
-from wattsched.cli.parameters import (
-    Described,
-    FileName,
-    Listed,
-    Number,
-    filling,
-    refuse_given,
-    seeds_option,
-)
+from wattsched.cli.parameters import Described, FileName, Listed, Number, filling, refuse_given, seeds_option
 from wattsched.cli.replay_options import (
     DRAWS,
     MOST_GPUS_PER_NODE,
@@ -95,9 +87,7 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 )
 @seeds_option(None, f"{DRAWS} (default: 0-2).")
 @click.option(
-    "--inputs/--no-inputs",
-    default=True,
-    help="Say how much hangs on inputs that nobody knows for sure.",
+    "--inputs/--no-inputs", default=True, help="Say how much hangs on inputs that nobody knows for sure."
 )
 @dask_option("the replays")
 @folder_option("Keep the replays there, so that an interrupted study can go on.")
@@ -133,7 +123,7 @@ def command(
         refuse_given(("checkpoint_s", "resume"), "needs -o, the folder of the replays")
     with refusing():
         require_policy(baseline)
-        limits_alone = f"{base_of(baseline)}+zeus"
+        limits_alone = f"{base_of(baseline)}+zeus"  # the baseline's schedule, with tuned power limits
         policies = [limits_alone] * (limits_alone not in (baseline, *policies)) + policies
         options = {**vars(source), **vars(cluster)}
         journal = None if output is None else Journal(output, checkpoint_s, resume, options)
@@ -143,6 +133,7 @@ def command(
         begun = total = 0
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
+            """Show how many jobs of a replay are complete; another replay than the last is the next."""
             nonlocal last, begun
             if replay is not last:
                 last, begun = replay, begun + 1
@@ -152,6 +143,7 @@ def command(
             show(what, replay.complete, len(replay.trace))
 
         def planned(replays: int, more: int) -> None:
+            """Say how many replays are to come, and how many more with other inputs."""
             nonlocal total
             total = replays + more
             further = (

@@ -12,6 +12,7 @@ from wattsched.cli.outputs import Command, output_option
 
 
 def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    """Callback of ``--problem``, which refuses unknown ones."""
     from wattsched.results.problems import PROBLEMS
 
     if name is not None and name not in PROBLEMS:

@@ -24,18 +24,13 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 DEFAULT_PORT = 8765
-_OF_JOURNAL = ("", "-wal", "-shm", "-journal", "-lock", "-token")
+_JOURNAL_SUFFIXES = ("", "-wal", "-shm", "-journal", "-lock", "-token")
 
 
 @click.command("serve", cls=Command)
 @click.argument("journal_file", metavar="JOURNAL")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option(
-    "--port",
-    type=Whole(0, 65535),
-    default=DEFAULT_PORT,
-    help="Port to listen on; 0: a free one.",
-)
+@click.option("--port", type=Whole(0, 65535), default=DEFAULT_PORT, help="Port to listen on; 0: a free one.")
 @click.option("--tokens", metavar="FILE", help="Bearer tokens that are let in; needed beyond loopback.")
 @click.option("--no-token", is_flag=True, help="Let in whoever reaches it: every user of this machine.")
 @click.option(
@@ -45,12 +40,7 @@ _OF_JOURNAL = ("", "-wal", "-shm", "-journal", "-lock", "-token")
 @click.option("--read-only", is_flag=True, help="With --add-token: a client that changes nothing.")
 @click.option("--socket", "file", metavar="FILE", help="Listen on a Unix socket that you alone may use.")
 @click.option("--shadow", is_flag=True, help="Decide and record, and let nobody apply a decision.")
-@click.option(
-    "--kept-rounds",
-    type=Whole(1),
-    default=1000,
-    help="Newest rounds that the journal keeps.",
-)
+@click.option("--kept-rounds", type=Whole(1), default=1000, help="Newest rounds that the journal keeps.")
 @click.option("--journal-quota", **JOURNAL_QUOTA)
 @filling("limits", Limits)
 def command(
@@ -80,7 +70,7 @@ def command(
     if read_only:
         refuse_given(["read_only"], "says what a token may do, and needs --add-token")
     if file is not None:
-        if os.path.realpath(file).removeprefix(os.path.realpath(journal_file)) in _OF_JOURNAL:
+        if os.path.realpath(file).removeprefix(os.path.realpath(journal_file)) in _JOURNAL_SUFFIXES:
             raise BadInput(f"--socket: '{printable(file)}' is a file of the journal")
         refuse_given(["host", "port", "tokens", "no_token", "hosts"], "cannot be combined with --socket")
     elif no_token and tokens is not None:
@@ -120,6 +110,7 @@ def command(
 
 @contextmanager
 def _listening(host: str, port: int, file: str | None) -> Iterator[socket]:
+    """Listen at an address, or on the Unix socket of a file, which is deleted at the end."""
     from wattsched.serve.server import listening, listening_in
 
     try:
@@ -140,6 +131,7 @@ def _listening(host: str, port: int, file: str | None) -> Iterator[socket]:
 
 
 def _serve(app: FastAPI, bound: socket, told: list[str]) -> None:
+    """Print some lines, and answer requests until a signal ends it."""
     from wattsched.serve.server import Server
 
     # Garbage is looked for among what comes later only: to look at all imports takes a tenth of a second.
@@ -153,6 +145,7 @@ def _serve(app: FastAPI, bound: socket, told: list[str]) -> None:
 
 
 def _add_token(tokens: str | None, name: str, access: str) -> None:
+    """Add a client with 'read' or 'write' access to the file of tokens, and print its token."""
     if tokens is None:
         raise BadInput("--add-token: needs --tokens FILE, the file to add it to")
     from wattsched.serve.tokens import add_token

@@ -72,7 +72,7 @@ class SlurmRounds(ClusterRounds):
             options=stated_in(self.options, SiteOptions),
             start_s=self.start_within,
             recount_s=self.recount,
-            **self.decided,
+            **self.policy_fields,
         )
 
     def stated_names(self, rounds: Rounds) -> list[Stated]:

@@ -118,10 +118,10 @@ def command(
         raise BadInput("only one of FILE and --warm can be standard input")
     if points is not None:
         _require_frontier(requested, warm, dask, report)
-    begun_s = time.monotonic() - click.get_current_context().find_root().obj
+    started_s = time.monotonic() - click.get_current_context().find_root().obj  # what starting took
     with named_input(file) as path:  # how long others take to send theirs is not our time
         timer = Timer(min(limits.time_limit, UNLIMITED_S))
-        instance = _read(path, timer, begun_s + _LEAVING_S)
+        instance = _read(path, timer, started_s + _LEAVING_S)
     if instance is None:
         untimely = "no decision, there was no time to read the instance and load what solves it"
         click.echo(f"{file}: {untimely}", err=True)
@@ -160,9 +160,9 @@ def _require_frontier(
 
 
 def _read(path: str | Path, timer: Timer, aside_s: float) -> Any:
-    """Read the instance, and load what solves it; None where that leaves no time to solve.
+    """Read the instance, and load the modules that solve it; None where that leaves no time to solve.
 
-    Time to write the result is set aside, besides the seconds that are needed anyway.
+    Of the timer's limit, time to write the result and `aside_s` besides are set aside.
     """
     from wattsched.solving.deadline import Uncollected
 
@@ -178,7 +178,7 @@ def _read(path: str | Path, timer: Timer, aside_s: float) -> Any:
 
 
 def _in_time(work: Callable[[], Any], timer: Timer) -> Any:
-    """Do some work as long as there is time; None where it was given up."""
+    """Return what some work returns; None where it was given up, as the timer's limit was reached."""
     from wattsched.solving.deadline import nothing, on_time
 
     return on_time(work, timer.remaining_s(), nothing)
@@ -209,14 +209,17 @@ def _solve(
     log: Callable[[str], None] | None = None,
     **requested: Any,
 ) -> Result:
-    """Solve, and say in words what is wrong with names and limits."""
+    """Solve an instance in the timer's time; unknown names and unsuitable solvers are bad input.
+
+    `warm` is the file to start from; `log` takes lines of what is done, in place of a progress bar.
+    """
     from wattsched.formulations.model import UnsuitableError
     from wattsched.solving.engine import require_names, solve
 
     rules, solver, objective = problem(instance.problem), requested["solver"], requested["objective"]
     with refusing():
         goal = instance.objective if objective is None else objective
-        # This executes a formulation's file.
+        # The time counts, as this executes a formulation's file.
         _in_time(partial(require_names, rules, requested["formulation"], solver, goal), timer)
     earlier = None if warm is None else _in_time(partial(_earlier, warm, instance.problem), timer)
     try:
@@ -243,7 +246,7 @@ def _earlier(warm: str, problem: str) -> Any:
 
 
 def _trace(instance: Any, points: int, timer: Timer, **requested: Any) -> ParetoResult:
-    """Trace the Pareto frontier of an instance."""
+    """Trace so many points of the Pareto frontier of an instance in the timer's time."""
     from wattsched.solving.tradeoffs import pareto
 
     if not problem(instance.problem).traces_pareto:

@@ -86,8 +86,8 @@ def _slice_named(name: str) -> GpuPart:
     """MIG slice, partition or vGPU of a name; else the whole board."""
     if found := _MIG.search(name):
         board, slices = _without(name, *found.span()), int(found[2] or found[3])
-        of = 4 if any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower())) else MIG_SLICES
-        share = min(Fraction(1), Fraction(slices, of))
+        quartered = any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower()))
+        share = min(Fraction(1), Fraction(slices, 4 if quartered else MIG_SLICES))
         return GpuPart(board, found[1], share, float(found[4]))
     if found := _PARTITION.search(name):
         board, mode = _without(name, *found.span()), found[1].lower()
@@ -106,7 +106,7 @@ def _without(name: str, begin: int, end: int) -> str:
 
 
 def part_of(board: GpuType, part: GpuPart) -> GpuType:
-    """GPU type of a part of a board, from that of the board."""
+    """GPU type of a part of a board: by its share, but for memory that its name tells."""
     if not part.kind:
         return board
     share, most_w, limits_w = float(part.share), board.max_power_w, board.power_limits_w
@@ -134,20 +134,27 @@ def host_of(node: str) -> str:
 
 
 def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:
-    """Boards, by model, that some GPUs take at least, by their compute and by what fits of each type."""
-    share, most = defaultdict[str, Fraction](Fraction), defaultdict[str, int](int)
+    """Least number of boards, by model, that hold so many GPUs of each type.
+
+    Their compute has to suffice, and for each type the number of its parts that fit on a board.
+    """
+    share, least = defaultdict[str, Fraction](Fraction), defaultdict[str, int](int)
     for kind, number in kinds.items():
         part = part_named(kind)
         share[part.model] += number * part.share
-        most[part.model] = max(most[part.model], ceil(number / (1 // part.share)))
-    return {model: max(ceil(share[model]), most[model]) for model in share}
+        least[part.model] = max(least[part.model], ceil(number / (1 // part.share)))
+    return {model: max(ceil(share[model]), least[model]) for model in share}
 
 
 def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> float:
-    """Idle watts of the boards of a node that are in none of its parts."""
+    """Idle watts of a node's boards that are in none of its parts; `kinds` are its GPUs by type.
+
+    Of types that tell other watts of the same board, the least count.
+    """
     if not any(part_named(kind).kind for kind in kinds):
         return 0.0
-    left, board_w = dict[str, Fraction | int](boards_of(kinds)), dict[str, float]()
+    left: dict[str, Fraction | int] = {**boards_of(kinds)}
+    board_w: dict[str, float] = {}
     for kind, number in kinds.items():
         part = part_named(kind)
         left[part.model] -= number * part.share

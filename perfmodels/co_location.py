@@ -106,11 +106,6 @@ def fit_slowdown(jobs: Sequence[int], load: Sequence[float], slowdown: Sequence[
     ----------
     jobs, load, slowdown : sequences of one length, two at least
         As of `SlowdownLaw.of`.
-
-    Raises
-    ------
-    ValueError
-        For fewer than two sets.
     """
     if len(jobs) < 2:
         raise ValueError(f"a slowdown law needs at least 2 measured sets, got {len(jobs)}")
@@ -128,12 +123,7 @@ def fit_slowdown(jobs: Sequence[int], load: Sequence[float], slowdown: Sequence[
 def measured_slowdown(members: Sequence[str]) -> float:
     """Mean completion time of a measured set over that of its jobs alone (3.0 to 24.5 % more).
 
-    The 3 to 7.8 % and 19 % of the publication are shares of the time together.
-
-    Raises
-    ------
-    KeyError
-        If the set was not measured.
+    The 3 to 7.8 % and 19 % of the publication are shares of the time together. Other sets are a KeyError.
     """
     return SHARED[tuple(members)].jct_h / float(np.mean([ALONE[name].jct_h for name in members]))
 
@@ -152,6 +142,6 @@ def power_at(
     full_w: float | FloatArray = FULL_W,
     exponent: float | FloatArray = POWER_EXPONENT,
 ) -> FloatArray:
-    """Watts of a unit at a GPU utilisation, for EaCO's node unless told otherwise."""
+    """Watts of EaCO's node at a mean GPU utilisation, or of one with other watts at 0 and at 100 %."""
     share = np.minimum(np.asarray(utilisation_pct) / 100.0, 1.0)
     return np.asarray(idle_w + (np.asarray(full_w) - idle_w) * share**exponent)

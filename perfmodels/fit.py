@@ -150,8 +150,9 @@ def fit_profile(
             "the measurements lack power_w: give the watts of a GPU (static, dynamic, waiting) by `power`"
         )
     m, incomplete = _complete(m)
-    # The highest power limit that logs tell, which no GPU exceeds but by a little.
+    # Power limits that logs tell, which no GPU exceeds but by a little.
     told_w = [max(run.power_limit_w, run.power_w) for run in runs if not np.isnan(run.power_limit_w)]
+    # The throughput is that at the highest limit.
     timed = m if m.power_limit_w is None else m.rows(m.power_limit_w == m.power_limit_w.max())
     if m.power_limit_w is not None and len(timed) < 2:
         told = f"there is one measurement at the highest power limit, {m.power_limit_w.max():g} W"
@@ -187,15 +188,15 @@ def fit_profile(
     if fit_error.power_mean is not None and len(m) < 2 * folds:
         stated["power_uncertainty"] = max(FEW_POWER_ERROR, fit_error.power_mean)
     return FitReport(
-        profile.model_copy(update=stated),
-        m,
-        iteration.time_s,
-        power_w,
-        None if held_out is None else float(held_out.mean()),
-        None if held_out is None else float(held_out.max()),
-        "" if held_out is not None else _too_few(timed, folds),
-        (*notes, *incomplete, *_untold(m)),
-        runs,
+        profile=profile.model_copy(update=stated),
+        measurements=m,
+        predicted_time_s=iteration.time_s,
+        predicted_power_w=power_w,
+        held_out_mean=None if held_out is None else float(held_out.mean()),
+        held_out_max=None if held_out is None else float(held_out.max()),
+        held_out_note="" if held_out is not None else _too_few(timed, folds),
+        notes=(*notes, *incomplete, *_untold(m)),
+        runs=runs,
     )
 
 
@@ -207,7 +208,7 @@ def _read(
     samples_per_epoch: float | None,
     time_zone: tzinfo | None,
 ) -> tuple[Measurements, tuple[LoggedRun, ...], tuple[str, ...], str]:
-    """Measurements of whatever they are given as; of logs the runs, and what was left out; their source."""
+    """Read measurements; return them, of logs the runs and notes of what was left out, and their source."""
     if isinstance(measurements, Measurements):
         if jobs is not None:
             raise ValueError("`jobs` goes with logs, not with measurements in memory")
@@ -229,7 +230,7 @@ def _read(
 
 
 def _source(*files: str | Path) -> str:
-    return f"fitted to {listed((Path(str(file)).name for file in files), '')}"
+    return f"fitted to {listed((Path(str(file)).name for file in files), quote='')}"
 
 
 def _too_few(timed: Measurements, folds: int) -> str:
@@ -243,12 +244,8 @@ def _too_few(timed: Measurements, folds: int) -> str:
 def _complete(m: Measurements) -> tuple[Measurements, list[str]]:
     """Measurements without the local batches that leave holes in a table of power limits, and notes of them.
 
-    A limit at which fewer than half of the local batches were measured is left out first.
-
-    Raises
-    ------
-    ValueError
-        If no local batch was measured at every limit.
+    A limit at which fewer than half of the local batches were measured is left out first. If no local batch
+    was measured at every limit that is left, it is a ValueError.
     """
     one = m.gpus == 1
     if m.power_limit_w is None or m.power_w is None or not one.any():
@@ -268,9 +265,9 @@ def _complete(m: Measurements) -> tuple[Measurements, list[str]]:
         for w, n in zip(limits[~usual], measured[:, ~usual].sum(axis=0), strict=True)
     ]
     if lacks:
-        notes.append(f"left out: local batches not measured at every power limit ({listed(lacks, '')})")
+        notes.append(f"left out: local batches not measured at every power limit ({listed(lacks, quote='')})")
     if not whole.any():
-        raise ValueError(f"no local batch was measured at every power limit ({listed(lacks, '')})")
+        raise ValueError(f"no local batch was measured at every power limit ({listed(lacks, quote='')})")
     kept = np.isin(m.power_limit_w, limits[usual]) & (~one | np.isin(m.local_batch, batches[whole]))
     return m.rows(kept), notes
 
@@ -293,6 +290,7 @@ def _untold(m: Measurements) -> list[str]:
 
 
 def _power_limits(m: Measurements) -> PowerLimitTable:
+    """Fit the table of power limits to the measurements on one GPU."""
     one = m.gpus == 1
     if m.power_w is None or m.power_limit_w is None or not one.any():
         raise ValueError("power limits need measurements with power_w on one GPU")
@@ -300,6 +298,7 @@ def _power_limits(m: Measurements) -> PowerLimitTable:
 
 
 def _frequency(m: Measurements, fitted: ThroughputFit) -> FrequencyModel | None:
+    """Model of the clocks that were measured; None without any."""
     if m.frequency_mhz is None or fitted.memory_bound_share is None:
         return None
     choices = [round(f) for f in spread(np.unique(m.frequency_mhz), MOST_CHOICES).tolist()]
@@ -315,6 +314,10 @@ def _power(
     given: PowerModel | None,
     max_power_w: float | None,
 ) -> PowerModel:
+    """Fit the watts of a GPU, at most `max_power_w`; `given` are those for measurements without watts.
+
+    With a table of power limits waiting draws the least of the table, unless `given` tells it.
+    """
     if m.power_w is None:
         assert given is not None
         return given

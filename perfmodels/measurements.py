@@ -63,10 +63,7 @@ class Measurements:
     sync_time_s, frequency_mhz, power_limit_w, power_w : ndarray of float64, shape (n,), optional
         Seconds of the step spent synchronising, settings, average draw of one GPU.
 
-    Raises
-    ------
-    ValueError
-        For columns of different lengths, and values that are not finite and positive.
+    Columns of different lengths, and values that are not finite and positive, are a ValueError.
     """
 
     gpus: FloatArray
@@ -148,6 +145,8 @@ def read_logged(
 ) -> tuple[Measurements, LoggedJobs]:
     """Read logs of GPUs, of nvidia-smi, DCGM, Prometheus or Zeus, and the table of the jobs that ran.
 
+    Errors are those of `read_measurements`.
+
     Parameters
     ----------
     logs : sequence of str or Path
@@ -168,13 +167,6 @@ def read_logged(
     measurements : Measurements
     found : LoggedJobs
         What each job did, and what was left out.
-
-    Raises
-    ------
-    ValueError
-        One sentence that names the file, and the line and column where there is one.
-    OSError
-        If a file cannot be opened.
     """
     samples = Samples.joined([read_log(log, time_zone) for log in logs])
     found = completed(_chosen(jobs, where), samples, str(jobs), time_zone)
@@ -184,7 +176,7 @@ def read_logged(
 
 
 def _require_no_log(path: str | Path) -> None:
-    """Say of a log what it needs."""
+    """Refuse a log, and say which table it needs."""
     try:
         log = log_of(read_text(path))
     except ValueError:
@@ -195,7 +187,7 @@ def _require_no_log(path: str | Path) -> None:
 
 
 def _chosen(path: str | Path, where: Mapping[str, str] | None) -> list[tuple[int, Row]]:
-    """Rows of a table with their line numbers, of one workload."""
+    """Rows of a table with their line numbers, of one workload, with the values of `where` in its columns."""
     header, rows = _rows(path)
     for column, value in (where or {}).items():
         if column not in header:
@@ -206,7 +198,7 @@ def _chosen(path: str | Path, where: Mapping[str, str] | None) -> list[tuple[int
             raise ValueError(f"{path} has no row with {column} '{value}'")
     for column in WORKLOAD_COLUMNS:
         if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
-            several = f"has several workloads ({listed(values, '')}): choose one"
+            several = f"has several workloads ({listed(values, quote='')}): choose one"
             raise ValueError(f"{path}: the column '{column}' {several}")
     return rows
 
@@ -218,6 +210,7 @@ def _measured(
     samples_per_epoch: float | None,
     notes: Sequence[str] = (),
 ) -> Measurements:
+    """Measurements of the rows of a file, each with its line, in any layout; `notes` go into messages."""
     header = rows[0][1] if rows else {}
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
@@ -227,7 +220,7 @@ def _measured(
     elif "gpus" not in header and "time_per_epoch_s" in header:
         rows = [(line, {**row, "gpus": "1"}) for line, row in rows]
     if len(rows) < 2:
-        found = f"{len(rows)} measurement{'s'[: len(rows) != 1]}"
+        found = "1 measurement" if rows else "0 measurements"
         raise ValueError("; ".join([f"{path} has {found}, a fit needs 2 or more", *notes]))
     columns = {name: _numbers(path, rows, name) for name in rows[0][1] if name in NUMBERS}
     if "time_per_epoch_s" in columns and samples_per_epoch is None:
@@ -255,7 +248,7 @@ def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, Row]]]:
 
 
 def _to_watts(path: str | Path, place: int, name: str, lines: list[tuple[int, list[str]]]) -> None:
-    """Convert the cells of a column into watts."""
+    """Convert the cells of the column at this place into watts; the first of the lines is the header."""
     read = Numbers(name, "power", f"{path}, line {lines[0][0]}")
     for number, cells in lines[1:]:
         with naming(f"{path}, line {number}, column {echo(name)}"):
@@ -292,21 +285,23 @@ def _numbers(path: str | Path, rows: list[tuple[int, Row]], column: str) -> Floa
 
 
 def _number(cell: str, column: str) -> float:
+    """Number in a cell, in the range of its column."""
     value = number_in(cell)
     if not math.isfinite(value):
         raise ValueError(f"{echo(cell)} must be finite")
     if value < 0 or (value == 0 and column not in MAY_BE_ZERO):
-        raise ValueError(f"{echo(cell, '')} must be above 0")
+        raise ValueError(f"{echo(cell, quote='')} must be above 0")
     if value and not SMALLEST <= value <= LARGEST:
-        raise ValueError(f"{echo(cell, '')} must be between {SMALLEST:g} and {LARGEST:g}")
+        raise ValueError(f"{echo(cell, quote='')} must be between {SMALLEST:g} and {LARGEST:g}")
     if column in WHOLE and not (value.is_integer() and value <= LARGEST_WHOLE):
-        raise ValueError(f"{echo(cell, '')} must be a whole number, at most {LARGEST_WHOLE}")
+        raise ValueError(f"{echo(cell, quote='')} must be a whole number, at most {LARGEST_WHOLE}")
     return value
 
 
 def _measurements(
     path: str | Path, columns: dict[str, FloatArray], gpus_per_node: int, samples_per_epoch: float | None
 ) -> Measurements:
+    """Convert columns of a file into samples per GPU and seconds of a step."""
     if "gpus" not in columns:
         raise ValueError(f"{path} lacks the column 'gpus'")
     if "local_batch" not in columns and "batch_size" not in columns:

@@ -153,7 +153,7 @@ class NodePower(Table):
 def node_power(
     cpu_milli: IntArray, gpus: IntArray, gpu_models: Sequence[str], cpu_models: Sequence[str] | None = None
 ) -> NodePower:
-    """Look the power of nodes up.
+    """Look the power of nodes up; a model without an entry is a ValueError.
 
     Parameters
     ----------
@@ -166,11 +166,6 @@ def node_power(
     cpu_models : sequence of N str, optional
         CPU model of each node, a key of `CPU_PACKAGES`; `UNIFORM_CPU` everywhere without it, and
         ``[CPU_OF_GPU[model] for model in gpu_models]`` for the models that usually go with the GPUs.
-
-    Raises
-    ------
-    ValueError
-        If a model has no entry.
     """
     count = len(gpu_models)
     gpu = np.array([_entry(GPU_POWER, model, "GPU") for model in gpu_models], dtype=np.int64)

@@ -52,13 +52,7 @@ class FrequencyModel(Strict):
         return self
 
     def relative(self, frequency_mhz: ArrayLike) -> FloatArray:
-        """Clock over `max_mhz`; nan stands for `max_mhz`.
-
-        Raises
-        ------
-        ValueError
-            For a clock that is not above 0 or is above `max_mhz`.
-        """
+        """Clock over `max_mhz`, above 0 and at most 1, or a ValueError; nan stands for `max_mhz`."""
         f = np.asarray(frequency_mhz, dtype=float)
         f = np.where(np.isnan(f), self.max_mhz, f)
         wrong = f[(f <= 0) | (f > self.max_mhz)]
@@ -166,6 +160,7 @@ class PowerLimitTable(Strict):
     def _interpolate(
         self, table: list[list[float]], local_batch: ArrayLike, power_limit_w: ArrayLike
     ) -> FloatArray:
+        """Interpolate a table at broadcast local batches and limits; a limit of nan means the highest."""
         limit = np.asarray(power_limit_w, dtype=float)
         low, high = self.limit_w[0], self.limit_w[-1]
         limit = np.where(np.isnan(limit), high, limit)
@@ -205,7 +200,7 @@ def fit_power_frequency(
     relative_frequency : array_like, shape (n,)
         x, the clock over the highest clock. If all are 1 the draw counts as static.
     power_w : array_like, shape (n,)
-        Average draw of one GPU.
+        Average draw of one GPU; clocks and watts that are not finite and positive are a ValueError.
     computing_share : array_like
         T_grad / T_iter of each measurement.
     sync_w : float, optional
@@ -213,11 +208,6 @@ def fit_power_frequency(
         otherwise the static draw.
     max_power_w : float, optional
         The board's limit, above which it draws nothing.
-
-    Raises
-    ------
-    ValueError
-        For watts or clocks that are not finite and positive.
     """
     from scipy.optimize import minimize_scalar, nnls
 
@@ -230,15 +220,17 @@ def fit_power_frequency(
     clocks = len(np.unique(x))
     fit_sync = sync_w is None and bool(share.min() < 0.95)
     target = (p - (1.0 - share) * (0.0 if sync_w is None else sync_w)) / p
-    # Parts of the draw at the highest clock: static or dynamic ones, which a waiting GPU draws or not.
+    # Four parts of the draw at the highest clock: static or dynamic ones, which a waiting GPU draws or not.
     static, waits = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
-    meant = np.array([True, clocks > 1, fit_sync, fit_sync and clocks > 1])
+    told = np.array([True, clocks > 1, fit_sync, fit_sync and clocks > 1])
 
     def watts(exponent: float) -> tuple[FloatArray, float]:
+        """Watts of the four parts that fit best at an exponent, and the norm of the relative errors."""
         computing = share[:, None] * np.where(static, 1.0, x[:, None] ** exponent)
-        columns = (computing + (1.0 - share)[:, None] * waits) * meant / p[:, None]
+        columns = (computing + (1.0 - share)[:, None] * waits) * told / p[:, None]
         solution = np.asarray(nnls(columns, target)[0])
         if max_power_w is not None and solution.sum() > max_power_w:
+            # All parts together draw the board's limit.
             spent = np.full((1, 4), TOTAL_WEIGHT / max_power_w)
             solution = np.asarray(nnls(np.vstack([columns, spent]), np.append(target, TOTAL_WEIGHT))[0])
             solution *= min(1.0, max_power_w / solution.sum())
@@ -247,7 +239,7 @@ def fit_power_frequency(
     exponent = USUAL_EXPONENT
     if clocks >= CLOCKS_FOR_EXPONENT:
         exponent = float(minimize_scalar(lambda e: watts(e)[1], bounds=EXPONENTS, method="bounded").x)
-    found = watts(exponent)[0]
+    found, _ = watts(exponent)
     static_w, dynamic_w = float(found @ static), float(found @ (1.0 - static))
     if sync_w is None:
         sync_w = float(found @ waits) if fit_sync else static_w
@@ -271,14 +263,9 @@ def fit_power_limits(
     Parameters
     ----------
     local_batch, power_limit_w, step_time_s, power_w : array_like, shape (n,)
-        One measurement per index; repeated settings are averaged.
+        One measurement per index; repeated settings are averaged. Every local batch needs every limit.
     rows : int
         Local batches to keep at most; also no more than half of them, unless that is below 3.
-
-    Raises
-    ------
-    ValueError
-        If some local batch was not measured at every limit.
     """
     from scipy.optimize import isotonic_regression
 
@@ -320,9 +307,9 @@ def spread(values: FloatArray, at_most: int) -> FloatArray:
 
 
 def _interpolant(batches: FloatArray, table: FloatArray, at_most: int) -> tuple[FloatArray, FloatArray]:
-    """Choose the knots of a table one by one, each where it brings the table closest, and fit its rows.
+    """Choose up to `at_most` knots among the batches, one by one, and return them and the table's rows there.
 
-    Close means the sum of squares of the relative errors.
+    Each lessens the sum of squares of the relative errors by most.
     """
     chosen = sorted({0, len(batches) - 1})
 

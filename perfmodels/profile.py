@@ -160,7 +160,8 @@ class Profile(Strict):
             that is not above 0.
         """
         given = gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node, max_power_w
-        return self._rate_and_power_w(*given)[0]
+        rate, _ = self._rate_and_power_w(*given)
+        return rate
 
     def power_w(
         self,
@@ -173,7 +174,8 @@ class Profile(Strict):
     ) -> FloatArray:
         """Average draw of all GPUs of the job; parameters and errors as for `rate`."""
         given = gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node, max_power_w
-        return self._rate_and_power_w(*given)[1]
+        _, power_w = self._rate_and_power_w(*given)
+        return power_w
 
     def _rate_and_power_w(
         self,
@@ -184,6 +186,7 @@ class Profile(Strict):
         gpus_per_node: ArrayLike,
         max_power_w: float | None,
     ) -> tuple[FloatArray, FloatArray]:
+        """Effective samples per second, and watts of all GPUs of the job; parameters as for `rate`."""
         k, batch = np.asarray(gpus, dtype=float), np.asarray(batch_size, dtype=float)
         nodes = np.ceil(k / np.asarray(gpus_per_node))
         iteration = self.iteration(k, nodes, batch / k, frequency_mhz, power_limit_w, max_power_w)
@@ -227,7 +230,7 @@ class Profile(Strict):
         highest = 1.0 if max_power_w is None else self.power.highest_clock(max_power_w)
         if self.frequency is None:
             # Nothing is known of a lower clock: all the work counts as slowed by it.
-            clock = np.asarray(highest or np.nan)
+            clock = np.asarray(highest or np.nan)  # nan: at no clock within the limit
             stretch = 1.0 / clock
         else:
             clock = self.frequency.relative(frequency_mhz)
@@ -268,7 +271,8 @@ class Profile(Strict):
             GPUs of a node.
         gpu_counts, batch_sizes, frequencies_mhz, power_limits_w : sequence, optional
             What to combine. Default: the profile's own choices, of the GPU counts the powers of two.
-            Settings of a knob that the profile does not have are left out.
+            Settings of a knob that the profile does not have are left out; those outside its range are a
+            ValueError.
         max_power_w : float, optional
             The board's limit, see `rate`.
 
@@ -276,11 +280,6 @@ class Profile(Strict):
         -------
         Configurations
             Ordered by GPU count, batch and setting, without those that a board cannot hold; maybe none.
-
-        Raises
-        ------
-        ValueError
-            For a setting outside the profile's range.
         """
         counts, batches, settings = self._choices(
             gpu_counts, batch_sizes, frequencies_mhz, power_limits_w, max_power_w

@@ -21,6 +21,7 @@ TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
 SHAPES = {"gamma": GAMMAS, "gamma_c": GAMMAS, "memory_bound_share": (0.0, 1.0)}
 """Bounds of the fitted shapes (fitted seconds are 0 or more); the lower one where nothing was measured."""
 ALPHAS, BETAS, SHARE = [2, 4], [3, 5], 8
+"""Places of alpha_r and alpha_n, beta_r and beta_n, and the share, among values of `TIMES` and `SHAPES`."""
 SMALLEST_S = 1e-8
 SHORTEST_STEP_S = 1e-6
 STARTS = 6
@@ -157,12 +158,7 @@ def fit_throughput(measurements: Measurements) -> ThroughputFit:
     without measurements costs nothing, but across nodes at least 1.1 times as much as inside one. Where all
     measurements are of one GPU count and none has `sync_time_s`, synchronisation counts as computation.
     ``gamma_c`` stays 1 below five different local batches. Of several clocks, the largest is taken as the
-    one at which the parameters hold.
-
-    Raises
-    ------
-    ValueError
-        For fewer than two measurements, and for steps below 1 us.
+    one at which the parameters hold. Fewer than two measurements, and steps below 1 us, are a ValueError.
     """
     if len(measurements) < 2:
         raise ValueError(f"a fit needs at least 2 measurements, got {len(measurements)}")
@@ -172,7 +168,7 @@ def fit_throughput(measurements: Measurements) -> ThroughputFit:
         )
     steps = _Steps(measurements, _clock(measurements))
     values = steps.fit()
-    predicted = steps.predict(values)[1]
+    _, predicted = steps.predict(values)
     return ThroughputFit(
         Throughput(**dict(zip((*TIMES, "gamma", "gamma_c"), values[:SHARE].tolist(), strict=True))),
         float(values[SHARE]) if measurements.frequency_mhz is not None else None,
@@ -184,12 +180,8 @@ def fit_throughput(measurements: Measurements) -> ThroughputFit:
 def held_out_error(measurements: Measurements, *, folds: int = 4, seed: int = 0) -> FloatArray:
     """Relative errors of every step, predicted by a fit that has not seen it.
 
-    The steps are dealt into `folds` groups at random, and each group is predicted from the others.
-
-    Raises
-    ------
-    ValueError
-        For fewer steps than twice the folds.
+    The steps are dealt into `folds` groups at random, and each group is predicted from the others. Fewer
+    steps than twice the folds are a ValueError.
     """
     n = len(measurements)
     if n < 2 * folds:
@@ -198,7 +190,8 @@ def held_out_error(measurements: Measurements, *, folds: int = 4, seed: int = 0)
     clock, error = _clock(measurements), np.empty(n)
     for k in range(folds):
         test, others = (_Steps(measurements.rows(part), clock[part]) for part in (fold == k, fold != k))
-        error[fold == k] = test.predict(others.fit())[1] / test.step_s - 1.0
+        _, predicted_s = test.predict(others.fit())
+        error[fold == k] = predicted_s / test.step_s - 1.0
     return np.abs(error)
 
 
@@ -212,15 +205,22 @@ def _clock(m: Measurements) -> FloatArray:
 
 
 class _Steps:
-    """Measured steps as the arrays that the loss is made of; `clock` is f_max / f."""
+    """Measured steps as the arrays that the loss is made of; `clock` is f_max / f.
+
+    Attributes
+    ----------
+    grad_known, grad_s : ndarray
+        Mask of the steps of which T_grad was measured, and T_grad of those.
+    free : ndarray of bool
+        Which of `TIMES` and `SHAPES` the measurements say anything about; the others are not fitted.
+    """
 
     def __init__(self, m: Measurements, clock: FloatArray) -> None:
         self.step_s, self.local_batch, self.clock = m.step_time_s, m.local_batch, clock
         self.sync_terms = sync_terms(m.gpus, m.nodes)
         grad_s = m.step_time_s - (m.step_time_s if m.sync_time_s is None else m.sync_time_s)
-        self.grad_known = grad_s > 0.01 * m.step_time_s
+        self.grad_known = grad_s > 0.01 * m.step_time_s  # less is rounding
         self.grad_s = grad_s[self.grad_known]
-        # Which of `TIMES` and `SHAPES` the measurements say anything about.
         told = tells_sync(m)
         regimes = [told and bool(term.any()) for term in self.sync_terms.T > 0]
         several_batches = len(np.unique(m.local_batch)) >= BATCHES_FOR_GAMMA_C
@@ -255,6 +255,7 @@ class _Steps:
         high = np.concatenate([np.full(6, np.log(1e3 * self.step_s.max())), most])
 
         def values(z: FloatArray) -> FloatArray:
+            """Values of `TIMES` and `SHAPES` from the variables, those that are free."""
             full = low.copy()
             full[free] = z
             full[:6] = np.where(free[:6], np.exp(full[:6]), 0.0)
@@ -275,11 +276,12 @@ class _Steps:
         return self._with_unobserved(values(min((best, polished), key=loss)))
 
     def _starts(self) -> list[FloatArray]:
-        """Return starting points around times of the size of the shortest step."""
+        """Return starting points, times as logarithms, around times of the size of the shortest step."""
         fastest = float(self.step_s.min())
         per_sample = float(np.median(self.step_s / self.local_batch))
         times = np.log([fastest / 2, per_sample / 2, fastest / 4, fastest / 40, fastest / 4, fastest / 40])
         random = np.random.default_rng(0)
+        # Times vary at random, gamma, gamma_c and the share over their ranges.
         shifts = [np.zeros(6), *(random.normal(0.0, 1.5, 6) for _ in range(1, STARTS))]
         return [
             np.concatenate([times + shift, [1.0 + 0.8 * i, 1.0 + 0.5 * (i % 3), 0.3]])
@@ -287,11 +289,11 @@ class _Steps:
         ]
 
     def _with_unobserved(self, values: FloatArray) -> FloatArray:
-        """Set times at the bound to 0, and the rule for several nodes where none were measured."""
+        """Set times at their bound to 0, and unmeasured ones across nodes by the rule of `fit_throughput`."""
         values[:6] = np.where(values[:6] <= 2 * SMALLEST_S, 0.0, values[:6])
         if values[0] == values[1] == 0:
             values[1] = SMALLEST_S  # the steps look like synchronisation alone
-        for inside, across in ((2, 4), (3, 5)):
+        for inside, across in (ALPHAS, BETAS):
             if not self.free[across]:
                 values[across] = 1.1 * values[inside]
         return values
@@ -303,7 +305,8 @@ def fit_noise_scale(batch_size: ArrayLike, samples_to_target: ArrayLike) -> tupl
     Parameters
     ----------
     batch_size, samples_to_target : array_like, shape (n,)
-        Global batch, and samples (or epochs) that training with it takes to the same goal.
+        Global batch, two different ones at least, and samples (or epochs) that training with it takes to the
+        same goal.
 
     Returns
     -------
@@ -311,11 +314,6 @@ def fit_noise_scale(batch_size: ArrayLike, samples_to_target: ArrayLike) -> tupl
         In samples; at most 1e8, where batches up to a million cost nothing measurable.
     max_error : float
         Largest relative error of the samples.
-
-    Raises
-    ------
-    ValueError
-        For fewer than two different batches, or values that are not finite and positive.
     """
     from scipy.optimize import minimize_scalar
 

@@ -76,7 +76,7 @@ class RecordedActions:
             return file.execute(query, row).rowcount == 1
 
     def end_action(self, key: str, document: Mapping[str, Any]) -> None:
-        """Record how an action ended."""
+        """Record how an action ended, and forget those that ended before the newest `KEPT_ACTIONS`."""
         require("key", key, (str,), "a text")
         ended = packed(document, "document", finite=True)
         with self._going_on(), self._file.transaction() as file:
@@ -93,14 +93,10 @@ class RecordedActions:
     def acting(
         self, key: str, document: Mapping[str, Any], *, starts: bool = False
     ) -> Iterator[dict[str, str]]:
-        """Record what is done within; its ``outcome`` is to be set.
+        """Record what is done within, and how it ended: the ``outcome`` to be set in what is yielded.
 
-        What keeps the cap is done also where the journal cannot be written, what starts a job is not.
-
-        Raises
-        ------
-        JournalError
-            For a start that cannot be recorded.
+        Where the journal cannot be written it is done all the same, to keep the cap, unless it starts a job:
+        that is a `JournalError`.
         """
         begun, found = False, {"outcome": "no answer"}
         try:
@@ -117,7 +113,7 @@ class RecordedActions:
                 self.end_action(key, found)
 
     def settle(self) -> int:
-        """End the actions that a kill of ours cut off; what became of them is seen outside. How many."""
+        """End the actions that were cut off as we were killed, whatever became of them; return how many."""
         cut_off: list[Action] = []
         with self._going_on():
             cut_off = self.actions(unfinished=True)

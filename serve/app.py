@@ -141,7 +141,7 @@ def create(
 
 
 def _tell_failures(app: FastAPI) -> None:
-    """Say what is wrong in a sentence, under the status that says whose fault it is."""
+    """Let failures be answered by a sentence, under the status that says whose fault they are."""
 
     async def answer(_: Request, error: Exception) -> Response:
         status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
@@ -166,12 +166,11 @@ def _tell_failures(app: FastAPI) -> None:
 
 
 def _of_the_service(service: Service) -> APIRouter:
+    """Routes on the process: its health and its figures."""
     router, open_to_all = APIRouter(tags=["service"]), {"security": list[Any]()}
 
     @router.get(
-        "/healthz",
-        openapi_extra=open_to_all,
-        **described("Whether the process lives", schemas.HealthAnswer),
+        "/healthz", openapi_extra=open_to_all, **described("Whether the process lives", schemas.HealthAnswer)
     )
     async def healthz() -> Response:
         return Answer({"alive": True})
@@ -211,7 +210,7 @@ Document = Annotated[Any, Depends(document_of)]
 
 
 async def _require_known(request: Request) -> None:
-    """Refuse what stands behind the question mark of an address where nothing of that name is asked for."""
+    """Refuse parameters of an address (``?NAME=VALUE``) that its route does not know, or has twice."""
     known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
     given = [name for name, _ in request.query_params.multi_items()]
     faults = [f"{name!s:.60}: is not a known parameter" for name in dict.fromkeys(given) if name not in known]
@@ -233,6 +232,7 @@ def _file(text: str, headers: dict[str, str] | None = None) -> Response:
 
 
 def _of_sessions(service: Service) -> APIRouter:
+    """Routes on sessions, their jobs and their decisions."""
     router = APIRouter(tags=["sessions"], dependencies=[Depends(_require_known)])
     session = schemas.SessionAnswer
 
@@ -289,6 +289,7 @@ def _of_sessions(service: Service) -> APIRouter:
 
 
 def _of_decisions(service: Service) -> APIRouter:
+    """Routes on the decisions of a session."""
     router = APIRouter(prefix="/sessions/{name}", tags=["decisions"])
     takes_nothing = [Depends(_require_nothing)]
 
@@ -333,8 +334,7 @@ def _of_decisions(service: Service) -> APIRouter:
         return _file(await service.do(partial(document_text, found)))
 
     @router.get(
-        "/report",
-        **described("What the newest rounds would have changed of what ran", schemas.ReportAnswer),
+        "/report", **described("What the newest rounds would have changed of what ran", schemas.ReportAnswer)
     )
     async def report(name: Name, most: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         return Answer(await service.report(name, most))
@@ -362,6 +362,7 @@ def _of_decisions(service: Service) -> APIRouter:
 
 
 async def _events(first: Any, found: AsyncIterator[dict[str, Any] | None]) -> AsyncIterator[bytes]:
+    """Events of a first decision and the next ones."""
     yield _event(first)
     # The answer has begun, and cannot be another one: it ends, and whoever asks again is told why.
     with suppress(*STATUSES):

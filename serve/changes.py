@@ -28,7 +28,7 @@ _LIMITS = ("power_w", "energy_j", "carbon_g", "least_goodput", "carbon_g_per_kwh
 
 @contextmanager
 def told_of_fields() -> Iterator[None]:
-    """Say what arguments of a session are refused for as what is wrong with a document."""
+    """Turn what a session refuses of its arguments into an `InputError` on the document they came in."""
     try:
         yield
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -69,11 +69,12 @@ def upsert(session: Session, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _placed(fault: str) -> str:
-    """A fault of a column as one of its record."""
+    """A fault of a column as one of its record: ``gpus[3]`` is ``jobs[3].gpus``, ``held`` is ``current``."""
     return re.sub(r"(^|: )held\b", r"\1current", re.sub(r"^(\w+)\[(\d+)\]", r"jobs[\2].\1", fault))
 
 
 def _require_records(records: Sequence[Any]) -> None:
+    """Refuse what is no list of job records, each with a name and known fields."""
     if isinstance(records, str | Mapping) or not isinstance(records, Sequence):
         raise InputError([f"jobs: must be a list, got {shown(records)}"])
     faults = []
@@ -113,13 +114,14 @@ def _filled(
     for record in records:
         place = jobs.place.get(record["name"])
         known = {} if place is None else _given(jobs[place], fields)
-        if record.keys() & {"options", "model"}:
+        if record.keys() & {"options", "model"}:  # one takes the place of the other
             known |= {"options": None, "model": None}
         filled.append({**default, **known, **record})
     return filled
 
 
 def _given(job: Job, fields: Sequence[str]) -> dict[str, Any]:
+    """Some fields of a job, as a record has them."""
     found = {name: getattr(job, name) for name in fields}
     if found.get("current") is not None:
         found["current"] = found["current"].model_dump()
@@ -173,29 +175,29 @@ def require_values(changes: Mapping[str, Any]) -> None:
 def merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """One update that does what an earlier one and then another one do."""
     # None says nothing, but for limits, which it takes away.
-    text = {name: value for name, value in changes.items() if value is not None or name in _LIMITS}
+    told = {name: value for name, value in changes.items() if value is not None or name in _LIMITS}
     of_nodes = before
-    if "cluster" in text:
+    if "cluster" in told:
         # All its nodes are up, and without a capacity of its own it keeps the present one.
         earlier = before.get("cluster", {})
         kept = {"capacity": earlier["capacity"]} if "capacity" in earlier else {}
-        text["cluster"], of_nodes = {**kept, **text["cluster"]}, {}
-    after = {**before, **text}
+        told["cluster"], of_nodes = {**kept, **told["cluster"]}, {}
+    after = {**before, **told}
     for name in ("reserved_w", "unavailable"):
-        after[name] = {**of_nodes.get(name, {}), **text.get(name, {})}
-    still = {*of_nodes.get("down", ())} - {*text.get("up", ())}
-    after["down"] = sorted(still | {*text.get("down", ())})
+        after[name] = {**of_nodes.get(name, {}), **told.get(name, {})}
+    still = {*of_nodes.get("down", ())} - {*told.get("up", ())}
+    after["down"] = sorted(still | {*told.get("down", ())})
     return {name: value for name, value in after.items() if name != "up"}
 
 
 def state_of(session: Session, updates: Mapping[str, Any]) -> dict[str, Any]:
-    """All that makes a session what it is, besides its arguments: merged updates, and jobs by column."""
+    """All that makes a session what it is, besides its arguments: `merged` updates, and jobs by column."""
     jobs = session.to_instance().by_column().document()
     return {"updates": updates, "jobs": jobs, "told": sorted(session.told)}
 
 
 def restore(session: Session, state: Mapping[str, Any]) -> None:
-    """Make a new session what another one was."""
+    """Make a new session what the one was whose `state_of` is given."""
     update(session, state["updates"])
     jobs = dict(state["jobs"])
     names, held = jobs.pop("name"), jobs.pop("current", None)

@@ -75,7 +75,8 @@ class Database:
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False, quota_mb: float = QUOTA_MB) -> None:
-        self.path, self.fault, self._quota_bytes, self._told_full = str(path), "", quota_mb * 1e6, False
+        self.path, self.fault = str(path), ""
+        self._quota_bytes, self._told_full = quota_mb * 1e6, False  # whether a nearly full file was told of
         if not self.path:
             raise InputError(["the file name is empty"])
         self._using = Lock()
@@ -84,7 +85,7 @@ class Database:
         lock = Path(f"{os.path.realpath(self.path)}-lock")
         with _written(self.path):
             new = not read_only and private_file(lock)
-        self._guard = None if read_only else self._take_lock(lock)
+        self._guard = None if read_only else self._take_lock(lock)  # held until it is closed
         try:
             if not (read_only or os.path.exists(self.path)):
                 with _written(self.path):
@@ -97,7 +98,7 @@ class Database:
                 keep_private(part)
         except (sqlite3.Error, UnicodeDecodeError, InputError) as error:
             if new:
-                # Who waits for it in this moment refuses the same file.
+                # Whoever waits for the lock in this moment will refuse the same file.
                 lock.unlink(missing_ok=True)
             self._let_go()
             if isinstance(error, InputError):
@@ -180,13 +181,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all changes made within the block to disk when it ends, or none of them.
-
-        Raises
-        ------
-        JournalError
-            Where it could not be written.
-        """
+        """Write all changes made within to disk at the end, or none, which is raised as a `JournalError`."""
         with self._using, self._told():
             self._file.execute("BEGIN IMMEDIATE")
             try:
@@ -220,9 +215,8 @@ class Database:
 
     def used_bytes(self) -> int:
         """Return the bytes of the file that are in use."""
-        pages, free, size = (
-            self.rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
-        )
+        names = ("page_count", "freelist_count", "page_size")
+        ((pages,),), ((free,),), ((size,),) = (self.rows(f"PRAGMA {name}") for name in names)
         used: int = (pages - free) * size
         return used
 
@@ -252,6 +246,7 @@ class Database:
 
     @staticmethod
     def _sweep(file: sqlite3.Connection) -> None:
+        """Delete the texts that no document needs any more, in a transaction."""
         needed = set[bytes]()
         for table, column in _WITH_TEXTS:
             query = f"SELECT {column} FROM {table} WHERE substr({column}, 1, 1) = ?"
@@ -267,6 +262,7 @@ class Database:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
+        """Turn what SQLite raises into a `JournalError`."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -286,7 +282,7 @@ class Database:
 
 
 def prune(file: sqlite3.Connection, session: int, last: int) -> None:
-    """Give rounds of a session up to a number up, but for those that events need."""
+    """Delete the rounds of a session up to a number, but for those that events need."""
     query = (
         "DELETE FROM rounds WHERE session = :session AND number <= :last AND number NOT IN "
         "(SELECT round FROM events WHERE session = :session AND round IS NOT NULL)"
@@ -304,6 +300,7 @@ def _written(path: str) -> Iterator[None]:
 
 
 def _opened(path: str, mode: str, *, patience_s: float = 10.0) -> sqlite3.Connection:
+    """Connect to a file in a mode of SQLite's URIs, waiting so long for others' locks; no implicit BEGIN."""
     # A whole path is always a file: SQLite keeps what is called ":memory:" nowhere else.
     return sqlite3.connect(
         f"file:{quote(os.path.abspath(path))}?mode={mode}",

@@ -247,7 +247,7 @@ def described(summary: str, answer: type[Strict] | str, body: str = "") -> dict[
     found = {"model": answer} if isinstance(answer, type) else _content({"$ref": SCHEMAS + answer})
     more: dict[str, Any] = {}
     if body:
-        required = {"required": body != "SolveRequest"}
+        required = {"required": body != "SolveRequest"}  # all of its fields have defaults
         more["openapi_extra"] = {"requestBody": required | _content({"$ref": SCHEMAS + body})}
     return {"summary": summary, "responses": {200: {"description": "What was asked for", **found}}, **more}
 

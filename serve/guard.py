@@ -61,6 +61,7 @@ class Guard:
         begun_s, status = time.monotonic(), 0
 
         async def noting(message: Message) -> None:
+            """Send a part of the answer, and note its status."""
             nonlocal status
             status = message["status"] if message["type"] == "http.response.start" else status
             await send(message)
@@ -83,6 +84,7 @@ class Guard:
             self._metrics.request_s.labels(route).observe(time.monotonic() - begun_s)
 
     def _admit(self, scope: Scope) -> None:
+        """Refuse a request by its head: its connection, its page, its token, or how many there are."""
         if scope["path"] in _OPEN:
             return
         if scope.get("state", {}).get("crowded"):
@@ -119,6 +121,7 @@ class Guard:
             raise HTTPException(403, f"a page of the origin {origin!r:.120} may not ask here")
 
     def _is_ours(self, host: str) -> bool:
+        """True for an address, and for the names of the service."""
         name = _name_in(host)
         try:
             ipaddress.ip_address(name)
@@ -171,7 +174,7 @@ def _name_in(host: str) -> str:
 
 
 def _repeating(body: bytes, receive: Receive) -> Receive:
-    """Give the body once more, and then what comes."""
+    """Return a `receive` that gives the body, which has been read, and then what else comes."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:

@@ -80,7 +80,7 @@ class Journal:
         return names
 
     def create(self, name: str, document: Mapping[str, Any]) -> RecordedSession:
-        """Make a session.
+        """Make a session; an `InputError` has every fault, or that the name is in use.
 
         Parameters
         ----------
@@ -88,11 +88,6 @@ class Journal:
             Letters, digits, and ``._-`` after the first character; at most 100.
         document : mapping
             Arguments of `wattsched.Session` as JSON: ``cluster``, ``objective``, ``capacity``, ...
-
-        Raises
-        ------
-        InputError
-            With every fault, and for a name that is in use.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name):
             text = "must be letters, digits, '.', '_' and '-', at most 100, and begin with a letter or digit"
@@ -106,13 +101,7 @@ class Journal:
         return self.open(name)
 
     def open(self, name: str) -> RecordedSession:
-        """A session as it was after the last acknowledged change; it is opened once, whoever asks.
-
-        Raises
-        ------
-        InputError
-            Where there is none of that name.
-        """
+        """A session as it was after the last acknowledged change; it is opened once, whoever asks."""
         number, document = self._known(name)
         with self._opening:
             if name not in self._opened:
@@ -135,26 +124,16 @@ class Journal:
 
     def rounds(self, name: str) -> list[RoundLine]:
         """The rounds of a session that are kept, the oldest first, each in a line."""
-        return Rounds(self._file, self._known(name)[0]).lines()
+        number, _ = self._known(name)
+        return Rounds(self._file, number).lines()
 
     def round(self, name: str, number: int) -> Round:
-        """A round of a session with its instance and decision.
-
-        Raises
-        ------
-        InputError
-            Where it is not there, or not any more.
-        """
-        return Rounds(self._file, self._known(name)[0]).round(number)
+        """A round of a session, as `Rounds.round`."""
+        session, _ = self._known(name)
+        return Rounds(self._file, session).round(number)
 
     def drop(self, name: str) -> None:
-        """Forget a session with all that it decided.
-
-        Raises
-        ------
-        InputError
-            Where there is none of that name.
-        """
+        """Forget a session with all that it decided."""
         number, _ = self._known(name)
         with self._opening, self._file.transaction() as file:
             self._opened.pop(name, None)
@@ -172,13 +151,7 @@ class Journal:
         return self._file.used_bytes()
 
     def retry(self) -> None:
-        """Look whether the file can be written again, where it could not.
-
-        Raises
-        ------
-        JournalError
-            Where it cannot.
-        """
+        """Look whether the file can be written again; where it still cannot, it is a `JournalError`."""
         self._file.sweep()
 
     def close(self) -> None:
@@ -186,6 +159,7 @@ class Journal:
         self._file.close()
 
     def _known(self, name: str) -> tuple[int, dict[str, Any]]:
+        """Number of a session in the file, and its arguments; an `InputError` where there is none."""
         found = self._file.rows("SELECT id, document FROM sessions WHERE name = ?", name)
         if not found:
             raise InputError([f"there is no session {name!r:.120}"], self._file.path)

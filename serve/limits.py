@@ -56,6 +56,7 @@ class Rate:
 
     def __init__(self, per_s: float) -> None:
         self._per_s, self._most = per_s, 2 * per_s
+        # By client the requests that it had left, and when.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, client: str) -> float:

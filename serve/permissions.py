@@ -42,7 +42,7 @@ def private_file(path: str | Path) -> bool:
 
 
 def published_folder(path: str | Path) -> Path:
-    """Make a folder that everybody reads and its owner alone changes; of one that is there, make it so."""
+    """Make a folder, or change the one that is there, so that everybody reads it and we alone change it."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -60,10 +60,11 @@ class RecordedSession(RecordedActions):
         self._rounds = Rounds(file, number)
         self._changing, self._deciding = RLock(), Lock()
         self.last: Round | None = None
-        self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
-        self._updates: dict[str, Any] = {}
-        self._pending: list[_Event] = []
-        self._stale = False
+        self._event = 0  # number of the newest
+        self._events, self._events_bytes, self._state_bytes = 0, 0, 0  # since the newest state; size of that
+        self._updates: dict[str, Any] = {}  # all since the session was made, merged
+        self._pending: list[_Event] = []  # made in memory, and not on the disk yet
+        self._stale = False  # the session is not what the journal says
         self.session = self._open()
 
     @property
@@ -128,13 +129,16 @@ class RecordedSession(RecordedActions):
             self._commit()
 
     def _begin(self, kind: str, told: Any) -> None:
-        """Make a change, which is to be committed."""
+        """Make a change in memory, which is to be committed."""
         content = packed(told, {"upsert": "jobs", "remove": "ids"}.get(kind, ""))
         self._make(self.session, kind, told)
         self._pending.append(_Event(kind, told if kind == "apply" else None, content))
 
     def _commit(self, decided: Contents | None = None, *, applied: bool = False) -> tuple[int, float]:
-        """Write pending changes, and a decision after them, to the disk in one piece; its number and time."""
+        """Write pending changes, and a decision after them, to the disk in one piece.
+
+        `applied`: it is what runs from now on. Returns its number, 0 without one, and when it was written.
+        """
         events, self._pending = self._pending, []
         last, number, now_s = self.last.number if self.last else 0, 0, time.time()
         with self._told_of_losses(), self._file.transaction() as file:
@@ -142,7 +146,7 @@ class RecordedSession(RecordedActions):
             if decided is not None:
                 number = self._rounds.add(file, decided, now_s, self._kept, last=last, applied=applied)
                 events = [*events, _Event("apply", number, packed(number))] if applied else events
-            if self.fault:
+            if self.fault:  # earlier changes are not there: the state has them all
                 self._write_state(file, packed(changes.state_of(self.session, self._updates)))
                 events = []
             for place, event in enumerate(events, self._event + 1):
@@ -170,9 +174,8 @@ class RecordedSession(RecordedActions):
 
     @contextmanager
     def _told_of_losses(self) -> Iterator[None]:
-        """Let decisions know that what was changed before them is lost, and be what the journal says."""
-        # Until it is on the disk, the session is not what the journal says.
-        self._stale = True
+        """Write changes within; where that fails, make the session what the journal says, without them."""
+        self._stale = True  # until it is on the disk
         try:
             with self._going_on():
                 yield
@@ -183,7 +186,7 @@ class RecordedSession(RecordedActions):
             raise
 
     def _make(self, session: Session, kind: str, told: Any) -> None:
-        """Make a change, now or again."""
+        """Make a change of a kind to a session, now or again; `told` is its document."""
         match kind:
             case "upsert":
                 changes.upsert(session, told)
@@ -234,6 +237,7 @@ class RecordedSession(RecordedActions):
                 self._write_state(file, content)
 
     def _write_state(self, file: sqlite3.Connection, content: bytes) -> None:
+        """Write a packed state of the session in place of its events, in a transaction."""
         row = (self._id, self._event, len(content), self._file.kept(content))
         file.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", row)
         file.execute("DELETE FROM events WHERE session = ? AND number <= ?", (self._id, self._event))
@@ -293,7 +297,7 @@ class RecordedSession(RecordedActions):
                 contents = self._rounds.packed(decision)
             except BaseException:
                 with self._changing:
-                    self._commit()
+                    self._commit()  # the jobs that came and went
                 raise
             with self._changing:
                 return self._recorded(decision, contents, before, apply=apply and decision.solved)
@@ -301,7 +305,10 @@ class RecordedSession(RecordedActions):
     def _recorded(
         self, decision: SessionDecision, contents: Contents, before: Session, *, apply: bool
     ) -> Round:
-        """The round of a decision, once it is on the disk with all that came before it."""
+        """Write a decision to the disk with all that came before it, and return its round.
+
+        `before` is the session that decided; it is lost where its journal was read again meanwhile.
+        """
         if self._stale or self.session is not before:
             raise JournalError("what was changed before the decision could not be recorded")
         refused: InputError | None = None

@@ -53,7 +53,7 @@ class Policy:
     solver: str = "auto"
 
     def applied_to(self, instance: Instance) -> Instance:
-        """The round as it would have been asked."""
+        """The instance of a round with these settings."""
         budgets = type(instance.budgets).model_validate(
             {**instance.budgets.model_dump(), **self._told(LIMITS)}
         )
@@ -62,7 +62,7 @@ class Policy:
         return type(instance).model_validate(changed.model_dump() | {"jobs": changed.jobs})
 
     def _told(self, names: tuple[str, ...]) -> dict[str, float]:
-        """Return the fields, of some, that are to be otherwise."""
+        """Return those of some fields that are given."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
@@ -121,5 +121,6 @@ def _worth(made: Round, instance: Instance) -> float | None:
 
 
 def _figures(decision: SessionDecision) -> tuple[float | None, int, int]:
+    """Watts of the site, jobs that run, and jobs that change by a decision."""
     power_w = decision.result.totals.get("power_w")
     return power_w, len(decision.assignments), len(decision.changes)

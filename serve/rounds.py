@@ -119,7 +119,7 @@ class Rounds:
         ]
 
     def round(self, number: int) -> Round:
-        """One of them."""
+        """A round with its instance and decision; a `MissingRoundError` if it is not kept."""
         query = "SELECT time_s, instance, result FROM rounds WHERE session = ? AND number = ?"
         found = self._file.rows(query, self._session, number)
         if not found:
@@ -149,7 +149,10 @@ class Rounds:
         last: int,
         applied: bool,
     ) -> int:
-        """Record a decision after another one in a transaction; older rounds stay that events need."""
+        """Record a decision in a transaction, and return its number, which is above `last`.
+
+        `kept` rounds stay, and older ones that events need; `applied`: it is what runs from now on.
+        """
         query = "SELECT max(number) FROM rounds WHERE session = ?"
         (newest,) = file.execute(query, (self._session,)).fetchone()
         number = max(newest or 0, last) + 1

@@ -40,16 +40,16 @@ class Connection(H11Protocol):
     Where all of them have one, the new one is answered by a 503, but for whether the process lives.
     """
 
-    _since_s = 0.0
-    _read_s = 0.0
-    _unread = 0
+    _since_s = 0.0  # when it began to wait for a request
+    _read_s = 0.0  # when its reader last took something of the answer, or had all of it
+    _unread = 0  # bytes of the answer at the last look
 
     def connection_made(self, transport: Any) -> None:
         """Make room, or be answered by a 503."""
         super().connection_made(transport)
         self._since_s = self._read_s = self.loop.time()
         application: Any = self.config.app
-        limits, most = application.state.service.limits, application.state.connections
+        limits, most = application.state.service.limits, application.state.connections  # `affordable` ones
         others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
         others = [one for one in others if not one.transport.is_closing()]
         address = None if self.client is None else self.client[0]
@@ -60,6 +60,7 @@ class Connection(H11Protocol):
             self._make_room(others, len(others) - most)
 
     def _make_room(self, others: list[Connection], beyond: int) -> None:
+        """Drop an idle one of the others; without any, be answered by a 503, or dropped too far beyond."""
         idle = [one for one in others if not one.working]
         if idle:
             min(idle, key=lambda one: one._since_s).transport.abort()
@@ -129,7 +130,7 @@ class Server(uvicorn.Server):
         )
 
     async def on_tick(self, counter: int) -> bool:
-        """Look every second for connections whose time is over."""
+        """Look every second, the tenth tick, for connections whose time is over."""
         if counter % 10 == 0:
             for connection in list(self.server_state.connections):
                 if isinstance(connection, Connection):

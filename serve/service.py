@@ -15,11 +15,7 @@ from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
 from wattsched.serve.database import JournalError
 from wattsched.serve.description import IdsRequest, JobsRequest, SolveRequest
-from wattsched.serve.documents import (
-    decision_document,
-    report_document,
-    session_document,
-)
+from wattsched.serve.documents import decision_document, report_document, session_document
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.metrics import Metrics
@@ -58,6 +54,7 @@ class Service:
         self.stopping = False
         self._journal = journal
         self._workers = Workers(self.limits.workers, self.limits.queue)
+        # By session: seconds between background rounds, what makes these, and what streams wait for.
         self._every_s: dict[str, float | None] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._news: dict[str, asyncio.Event] = {}
@@ -104,7 +101,10 @@ class Service:
         return self._journal.fault
 
     async def do(self, do: Callable[[], T], key: str | None = None) -> T:
-        """Do something short in a thread, for a request; once it is begun, it is waited for."""
+        """Return what something short returns, done in a thread for a request; once begun, it is waited for.
+
+        Of one key, one is done at a time.
+        """
         until = asyncio.get_running_loop().time() + self.limits.deadline_s
         return await self._workers.do(do, key=key, until=until, wait_s=math.inf)
 
@@ -122,6 +122,7 @@ class Service:
                 return self._journal.open(name)
             return self._journal.create(name, document)
 
+        # A key of its own, which no session has: it does not wait for decisions.
         session = await self.do(make, key=f"{name}/")
         self._set_timer(name)
         return session_document(session, self._every_s.get(name))
@@ -135,7 +136,7 @@ class Service:
         """Forget a session with all that it decided."""
         session = self.session(name)
         with session.known_as(versions):
-            pass
+            pass  # refused for another version
         self._every_s.pop(name, None)
         self._beside_s.pop(name, None)
         if (timer := self._timers.pop(name, None)) is not None:
@@ -180,15 +181,16 @@ class Service:
         until = loop.time() + deadline_s
 
         def decide() -> dict[str, Any]:
-            begun = loop.time()
-            left_s = until - begun
+            """Decide in a thread, in the time that is left for it."""
+            begun_s = loop.time()
+            left_s = until - begun_s
             left_s -= max(_MARGIN_S, min(self._beside_s.get(name, 0.0), left_s / 2))
             if left_s <= 0:
                 raise LateError
             made = session.solve(**{**dict(asked), "deadline_s": left_s}, versions=versions)
             loop.call_soon_threadsafe(self._decided, name, made)
             document = {**decision_document(made), "applied": asked.apply and made.decision.solved}
-            self._beside_s[name] = loop.time() - begun - made.decision.time_s.get("total", 0.0)
+            self._beside_s[name] = loop.time() - begun_s - made.decision.time_s.get("total", 0.0)
             return document
 
         # Where something is changed or applied, the answer says so, be it late.
@@ -219,7 +221,7 @@ class Service:
         if self._streams >= self.limits.streams:
             raise BusyError(f"at most {count(self.limits.streams, 'stream')} may be open (--streams)")
         newest = session.last.number if session.last else 0
-        # What comes after the newest one was seen of an earlier session of that name.
+        # A number beyond the newest one was seen of an earlier session of that name.
         last = newest if after is None else after if after <= newest else 0
         self._streams += 1
         try:
@@ -256,6 +258,7 @@ class Service:
             raise ConflictError("this is shadow mode: decisions are recorded, and none is applied")
 
     def _deadline_s(self, asked: Any) -> float:
+        """Seconds in which a request is answered: those it asks for, at most the limit."""
         if asked is None:
             return self.limits.deadline_s
         if isinstance(asked, bool) or not isinstance(asked, int | float) or not asked > 0:
@@ -275,6 +278,7 @@ class Service:
             news.set()
 
     def _set_timer(self, name: str) -> None:
+        """Begin the background rounds of a session that has some, once."""
         every_s = self._every_s[name] = self._journal.document(name).get("every_s")
         if every_s is not None and name not in self._timers:
             self._timers[name] = asyncio.create_task(self._decide_every(name, every_s))

@@ -80,7 +80,7 @@ def split(content: bytes) -> tuple[bytes, dict[bytes, bytes]]:
 
 
 def _texts_of(document: bytes) -> Iterator[bytes]:
-    """Pieces of a document; where it is the same it is cut at the same places."""
+    """Cut a document where its content says so, so that stretches that are the same give the same pieces."""
     begin = 0
     for found in _TEXT.finditer(document):
         size = (end := found.end()) - begin

@@ -49,9 +49,9 @@ class Tokens:
 
     @classmethod
     def own(cls, journal: str | Path) -> tuple[Path, Self]:
-        """Token of whoever may read the file beside a journal, which is made at the first start.
+        """Path of the file beside a journal with a token, made at the first start, and that token, to write.
 
-        It is made anew where others could read it.
+        Where others could read the file, it is made anew.
         """
         path = Path(f"{journal}-token")
         if os.path.lexists(path) and keep_private(path):
@@ -61,7 +61,7 @@ class Tokens:
         (token, *more) = _lines(path) or [""]
         if more or not _TOKEN.fullmatch(token):
             raise InputError(["is no token; remove it, and a new one is made"], str(path))
-        made = cls.__new__(cls)
+        made = cls.__new__(cls)  # of no file of tokens
         made._known = [(_digest(token), Client("own", "write"))]
         return path, made
 
@@ -122,6 +122,7 @@ def _digest(token: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
+    """Lines of a file, without blanks around them."""
     try:
         with open_file(path) as file:
             return [line.strip() for line in file.read().decode("utf-8").splitlines()]

@@ -51,12 +51,13 @@ class Workers:
 
     def __init__(self, threads: int, most_waiting: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="wattsched")
-        self._all, self._free, self._most = threads, threads, most_waiting
+        self._all, self._free = threads, threads
+        self._most = most_waiting
         self._requests: deque[_Work] = deque()
         self._background: deque[_Work] = deque()
-        self._busy: set[str] = set()
-        self._alone: _Work | None = None
-        self.shed = 0
+        self._busy: set[str] = set()  # keys of what is under way
+        self._alone: _Work | None = None  # what is in its first `_ALONE_S`: nothing else with a key is begun
+        self.shed = 0  # background rounds that were given up
 
     def __len__(self) -> int:
         return len(self._requests) + len(self._background)
@@ -121,6 +122,7 @@ class Workers:
         return work
 
     def _begin(self) -> None:
+        """Begin what may be begun, as long as a thread is free."""
         loop = asyncio.get_running_loop()
         while self._free and (work := self._next()) is not None:
             self._free -= 1
@@ -132,6 +134,7 @@ class Workers:
             running.add_done_callback(partial(self._ended, work))
 
     def _next(self) -> _Work | None:
+        """Take the first of the queues that may be begun, requests before background rounds."""
         for queue in (self._requests, self._background):
             for work in queue:
                 if work.key is None or (self._alone is None and work.key not in self._busy):
@@ -146,6 +149,7 @@ class Workers:
             self._begin()
 
     def _ended(self, work: _Work, ended: asyncio.Future[Any]) -> None:
+        """Hand on what some work returned or raised, and begin the next."""
         self._free += 1
         self._busy.discard(work.key or "")
         self._alone = None if self._alone is work else self._alone

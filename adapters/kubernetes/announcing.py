@@ -100,7 +100,7 @@ class Announcing(Actions):
         return bool(names)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
-        """Announce nodes to a job's pods, all at once; return what is announced, and which is refused and why."""
+        """Announce the nodes of a job's pods, all at once; return what was, and which was refused and why."""
         now_s = self.extender.clock()
         self._announced |= {one.pod.uid: Announcement(one, now_s) for one in bindings}
         # Before they are annotated, as the scheduler calls at once.

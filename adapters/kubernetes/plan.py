@@ -79,7 +79,7 @@ def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob],
 
 
 def _divided(load: Load, claims: Iterable[Claim]) -> PoolView:
-    """Pools divided by what jobs that can run may have."""
+    """Pools of the nodes, divided by the `claims` of jobs that can run."""
     later = load.without(load.leaving)
     free = {node.name: later.free(node) for node in load.site.nodes.values() if node.ready}
     together = [frozenset(pod.node for pod in job.pods) for job in load.ours.values()]

@@ -158,7 +158,8 @@ def _newest(
         # Of nodes there is one of a name at a time.
         uid = named.get("uid") if item["kind"] != "Node" else ""
         key = item["kind"], uid or (named.get("namespace"), named["name"])
-        known[key] = item, max(seen_s, known[key][1] if key in known else seen_s)
+        _, before_s = known.get(key, (item, seen_s))
+        known[key] = item, max(seen_s, before_s)
     return known.values()
 
 

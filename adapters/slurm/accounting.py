@@ -280,7 +280,7 @@ def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
             steps[id] = []
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
             found.append((_of_row(read, id, zone), own_j, steps[id]))
-        elif id in steps:
+        elif id in steps and own_j:
             steps[id].append(_step_of(read, own_j, zone))
         if len(faults) >= MOST_FAULTS:
             break

@@ -76,13 +76,17 @@ def in_order_s(shown_s: Floats, series: NDArray[np.object_], zone: tzinfo) -> tu
     """Return the moments of dates that a clock showed one after the other, and whether others are as likely.
 
     Hours that come twice are read with few long gaps: the least sum of square roots of a series' gaps, where
-    a second backwards counts as `BACKWARDS`, and no gap as more than a day, as logs may be joined.
+    a second backwards counts as `BACKWARDS`, and no gap as more than a day, as logs may be joined. `shown_s`
+    are dates in seconds as if they were in UTC, `series` tells the series of each; these follow one another.
     """
+    # Both readings of each date, (n + 1, 2), often equal; zones change by quarters of an hour.
     quarters, place = np.unique(shown_s // 900, return_inverse=True)
     both = [(moments_s(900 * quarter, zone) * 2)[:2] for quarter in quarters.tolist()]
     both_s = np.append(np.reshape(both, (-1, 2))[place] + shown_s[:, None] % 900, [[np.nan] * 2], axis=0)
     ends = np.append(series[1:] != series[:-1], True)
     twice = both_s[:, 0] < both_s[:, 1]
+    # A shortest path by dynamic programming through the dates that are doubtful, or follow such a date:
+    # roots[i, a, b] is the least cost up to reading b of date near[i], by reading a of the date before.
     near = np.flatnonzero(twice[1:] | twice[:-1]) + 1
     gap_s = both_s[near, :, None] - both_s[near - 1, None, :]
     gap_s[ends[near - 1]] = 0.0
@@ -90,7 +94,7 @@ def in_order_s(shown_s: Floats, series: NDArray[np.object_], zone: tzinfo) -> tu
     for sums, onwards in pairwise(roots):
         onwards += sums.min(axis=1)
     margins = np.abs(np.diff(roots[twice[near - 1] & (~twice[near] | ends[near - 1]), 0]))
-    second = np.zeros(len(both_s), dtype=np.int64)
+    second = np.zeros(len(both_s), dtype=np.int64)  # 1: the later reading; traced back from the end
     for k, before in zip(near[::-1], roots.argmin(axis=2)[::-1], strict=True):
         second[k - 1] = before[second[k]]
     return both_s[np.arange(len(shown_s)), second[:-1]], bool((margins < ALIKE).any())

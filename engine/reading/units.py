@@ -63,7 +63,7 @@ class Unit(NamedTuple):
 
 
 def unit_in(text: str, quantity: Quantity) -> Unit | None:
-    """Find the unit that a text states; letters that stand for two units are a ValueError."""
+    """Find the unit of a quantity that a text states last; letters that stand for two are a ValueError."""
     told = _plain(text) if quantity in ("power", "energy") else _plain(text).lower()
     if not (found := [*re.finditer(_FORMS[quantity], told)]):
         return None
@@ -96,8 +96,8 @@ def _plain(text: str) -> str:
 class Numbers:
     """Reader of the numbers of a column, which converts them into our unit.
 
-    `stated` is True if the header or values state one, and `currency` is that of money, or empty. A header
-    with an unknown unit is a ValueError that names the place and the column.
+    `stated` is True if the header or a value stated one, `_bare` once a value had none, and `currency` is
+    that of money, or empty. A header with an unknown unit is a ValueError that names place and column.
     """
 
     def __init__(self, name: str, quantity: Quantity, place: str = ""):

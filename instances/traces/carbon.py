@@ -78,7 +78,7 @@ class CarbonTrace:
         return datetime.fromtimestamp(float(self.begin_s[0]), tz=UTC)
 
     def moment(self, text: str) -> datetime:
-        """Time that is looked up in the file, with a notice where it or the file alone has a zone."""
+        """Read a time to be looked up in the file, with a notice if only one of the two has a zone."""
         begin_s, zoned = _utc_s(text)
         if zoned != self.zoned:
             told = "its times have no zone and are UTC" if zoned else f"{echo(text)} has no zone and is UTC"
@@ -86,7 +86,7 @@ class CarbonTrace:
         return datetime.fromtimestamp(begin_s, UTC)
 
     def slots(self, begin: datetime, slots: int, slot_s: float) -> list[float]:
-        """Averages over the slots of a horizon; a ValueError if values are missing for a part of it."""
+        """Mean amounts per kWh in so many slots from a time on; a ValueError if a part has no value."""
         edges = begin.timestamp() + slot_s * np.arange(slots + 1)
         ends = np.minimum(self.begin_s + self.step_s, np.append(self.begin_s[1:], np.inf))
         known = np.isfinite(self.per_kwh)
@@ -104,7 +104,7 @@ class CarbonTrace:
 
 
 def _integral(begins: FloatArray, ends: FloatArray, values: FloatArray, at: Any) -> FloatArray:
-    """Integral of a step function that is 0 between its steps, up to some times."""
+    """Integral up to the times `at` of a step function that is 0 between its steps."""
     times = np.column_stack([begins, ends]).ravel()
     amounts = np.column_stack([np.zeros(len(values)), values * (ends - begins)]).ravel()
     return np.interp(at, times, np.cumsum(amounts)) if len(times) else np.zeros(len(at))
@@ -129,14 +129,13 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
     ValueError
         For a file without rows, an unknown column or unit, a cell that is no time or number, a negative
         intensity, a number above `MOST_PER_KWH`, and times that do not ascend, with the line.
-    OSError
-        When the file cannot be read.
     """
     rows = rows_of(path, ())
     if (first := next(rows, None)) is None:
         raise ValueError(f"{path}: has no rows of times and numbers")
     header, begun, unit_column = list(first.cells), [first], None
     if len(header) == 2 and _is_time(header[0]):
+        # No header: what was taken for it is a row.
         begun.insert(0, Row(dict(zip(header, header, strict=True)), f"{path}, line 1"))
         time_column, value_column = header
     else:
@@ -181,7 +180,7 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
 
 
 def _clock_of(column: str) -> tuple[float | None, bool]:
-    """Seconds by which a column's clock is ahead of UTC, None if its name does not tell; and if it has ends.
+    """Seconds by which a column's clock is ahead of UTC, None if untold; and True if its times are ends.
 
     ``UTC time`` is the column of EIA's hourly files, whose hours are called by their ends.
     """
@@ -196,7 +195,8 @@ def _clock_of(column: str) -> tuple[float | None, bool]:
 
 def utc_time(text: str) -> datetime:
     """Read a time as ISO 8601, without a zone in UTC, or as seconds since 1970; else a ValueError."""
-    return datetime.fromtimestamp(_utc_s(text)[0], UTC)
+    time_s, _ = _utc_s(text)
+    return datetime.fromtimestamp(time_s, UTC)
 
 
 def _utc_s(text: str) -> tuple[float, bool]:
@@ -216,6 +216,7 @@ def _is_time(text: str) -> bool:
 
 
 def _time_column(path: str | Path, header: list[str]) -> str:
+    """Column of times: a usual name, or the first of two columns."""
     if found := [name for name in header if name.lower() in TIME_COLUMNS]:
         return found[0]
     if header[0] in ("", "index") or len(header) != 2:
@@ -225,15 +226,16 @@ def _time_column(path: str | Path, header: list[str]) -> str:
 
 
 def _value_column(path: str | Path, others: list[str], asked: str | None, quantity: Quantity) -> str:
+    """Column of values among those besides the times; see `read_carbon`."""
     stating = [name for name in others if unit_in(name, quantity)]
     if quantity == "money" and asked not in others and 1 in (len(others), len(stating)):
-        asked = None  # It may be one of intensities.
+        asked = None  # it may be the column of another file, of intensities
     if asked is not None and asked not in others:
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
     lowered = {name.lower(): name for name in reversed(others)}
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
-    if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):
+    if found := [asked] if asked is not None else usual or (others if len(others) == 1 else []):
         rest = [name for name in stating if name != found[0]]
         if asked is None and rest:
             told = f"the column {echo(found[0])} is taken, not {listed(rest, most=MOST)}"
@@ -246,6 +248,7 @@ def _value_column(path: str | Path, others: list[str], asked: str | None, quanti
 
 
 def _seconds(row: Row, column: str) -> tuple[float, bool]:
+    """Seconds since 1970 in a cell, and True if it tells their zone."""
     text = row.text(column)
     try:
         return _utc_s(text)

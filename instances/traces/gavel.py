@@ -67,8 +67,7 @@ def read_gavel(
     Raises
     ------
     ValueError
-        With the line and column of a malformed cell or a type without a throughput, when there is no file of
-        throughputs, or no job is of the virtual cluster.
+        For a type without a throughput, no file of throughputs, or no job of the virtual cluster.
     """
     rows = list(rows_of(path, COLUMNS))
     philly = bool(rows) and "vc" in rows[0].cells
@@ -83,6 +82,7 @@ def read_gavel(
 
 
 def _beside(path: Path, name: str) -> Path:
+    """File of throughputs of that name, in the folder of a list or the one above."""
     for file in beside(path, name):
         if file.is_file():
             return file
@@ -101,6 +101,7 @@ def _rates(path: str | Path) -> Mapping[str, Any]:
 
 
 def _rate(row: Row, rates: Mapping[str, Any], gpus: int) -> float:
+    """Steps per second of a job's type on so many V100."""
     kind = row.text("job_type")
     # Tables over GPU counts write the count into the name.
     for name in (f"('{kind}', {gpus})", *([kind] if gpus == 1 else [])):
@@ -128,13 +129,7 @@ class PairTable:
 
 
 def read_pairs(path: str | Path) -> PairTable:
-    """Read a table of pairs; classes are in the order of their names.
-
-    Raises
-    ------
-    wattsched.InputError
-        When the file cannot be read, or a number is missing or out of range.
-    """
+    """Read a table of pairs; classes are in the order of their names. All faults are an `InputError`."""
     document, source = read_json(path), str(path)
     if not isinstance(document, dict) or not all(isinstance(jobs, dict) for jobs in document.values()):
         raise InputError(["must be an object of GPU types, each an object of jobs"], source)
@@ -158,6 +153,7 @@ Pairs = dict[tuple[str, str], tuple[float, float] | None]
 
 
 def _class(name: str, alone: Mapping[str, Mapping[str, float]], pairs: Mapping[str, Pairs]) -> JobClass:
+    """Class of jobs, from the speeds alone and the pairs on each GPU type."""
     return JobClass(
         name=name,
         alone={
@@ -171,6 +167,7 @@ def _class(name: str, alone: Mapping[str, Mapping[str, float]], pairs: Mapping[s
 
 
 def _speeds_alone(gpu: str, jobs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Job types of a GPU type in the file, and their iterations per second alone."""
     for name, row in jobs.items():
         speed: Any = row.get(ALONE) if isinstance(row, dict) else None
         if not (_is_speed(speed) and speed > 0):
@@ -181,7 +178,10 @@ def _speeds_alone(gpu: str, jobs: Mapping[str, Any]) -> Iterator[tuple[str, floa
 
 
 def _slowdowns(gpu: str, jobs: Mapping[str, Any], alone: Mapping[str, float]) -> Pairs:
-    """Epoch times in pairs over those alone, means of both orders; None where jobs do not fit."""
+    """Epoch times of both jobs of a pair over those alone, by their names in order; None if they do not fit.
+
+    A pair is there twice if both jobs name each other: the speeds' mean counts.
+    """
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for one, row in jobs.items():
         for other, speeds in row.items():
@@ -199,6 +199,7 @@ def _slowdowns(gpu: str, jobs: Mapping[str, Any], alone: Mapping[str, float]) ->
 def _factors(
     pair: tuple[str, str], measured: list[tuple[float, float]], alone: Mapping[str, float]
 ) -> tuple[float, float] | None:
+    """Epoch times of a pair over those alone, from its measured speeds; of two alike the mean of both."""
     if not all(min(speeds) > 0 for speeds in measured):
         return None
     first, second = (alone[name] / fmean(speeds[i] for speeds in measured) for i, name in enumerate(pair))
@@ -209,6 +210,7 @@ def _factors(
 
 def _utilisation_pct(name: str, pairs: Pairs) -> float:
     """Share of the GPU that a job keeps busy: from two copies of it, or else from all its pairs."""
+    # Of a factor f = 1 / v, f / 2 is the utilisation: that of two copies fills the GPU.
     own = pairs.get((name, name))
     others = [f[pair.index(name)] for pair, f in pairs.items() if f is not None and name in pair]
     factors = others if own is None else own[:1]
@@ -222,14 +224,9 @@ def _is_speed(value: Any) -> bool:
 
 
 def read_jobs(path: str | Path, most: int | None = None) -> list[Job]:
-    """Jobs with one GPU of a Gavel trace, in its order.
+    """Jobs with one GPU of a Gavel trace, in its order, at most so many.
 
-    Its columns are ``job_type``, ``total_steps`` and ``scale_factor``.
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell, or when there is no such job.
+    Its columns are ``job_type``, ``total_steps`` and ``scale_factor``. Without such a job it is a ValueError.
     """
     jobs: list[Job] = []
     for number, row in enumerate(rows_of(path, ("job_type", "total_steps", "scale_factor")), start=1):
@@ -255,16 +252,12 @@ def round_of_pairs(
     gpus : mapping of str to int
         GPUs of each type of the table.
     **fields
-        More fields of the instance.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        For GPU types or classes that the table does not have, and fields that do not go together.
+        More fields of the instance, which is validated.
     """
     types = [
-        UnitType(name=name, count=count, idle_power_w=GPU_POWER_W[name][0], full_power_w=GPU_POWER_W[name][1])
+        UnitType(name=name, count=count, idle_power_w=idle_w, full_power_w=full_w)
         for name, count in gpus.items()
+        for idle_w, full_w in [GPU_POWER_W[name]]
     ]
     classes = [
         JobClass(name=c.name, alone={name: alone for name, alone in c.alone.items() if name in gpus})

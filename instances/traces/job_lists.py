@@ -64,6 +64,7 @@ def read_itp(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
 
 
 def _model(row: Row, known: Profiles) -> str | None:
+    """Model of the catalogue that a row of ITP names; None where the list has no models."""
     if "model_name" not in row.cells:
         return None
     if (model := row.text("model_name")) not in known.models:
@@ -100,16 +101,17 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
 def of_cluster(
     path: str | Path, jobs: Iterable[tuple[str, TraceJob]], virtual_cluster: str | None
 ) -> list[TraceJob]:
-    """Jobs of a virtual cluster, or of all, by the names beside them; a ValueError where none is of it."""
+    """Jobs of a virtual cluster, whose name is beside each, or of all; a ValueError where none is of it."""
     jobs = list(jobs)
     found = [job for name, job in jobs if virtual_cluster in (None, name)]
     if not found and virtual_cluster is not None:
-        known = listed(sorted({name for name, _ in jobs if name}), "") or "none"
+        known = listed(sorted({name for name, _ in jobs if name}), quote="") or "none"
         raise ValueError(f"{path}: no job is of the virtual cluster '{virtual_cluster}', there are {known}")
     return found
 
 
 def _seconds(row: Row) -> float:
+    """Seconds from 2017 on of a date of Philly's."""
     text = row.text("timestamp")
     try:
         moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
@@ -177,7 +179,7 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     """
     faults: list[str] = []
     jobs: dict[str, TraceJob] = {}
-    begun: tuple[str, str] | None = None
+    first_form = first_line = ""
     columns: Iterable[str] = ()
     watts: tuple[str, Numbers] | None = None
     for row in rows_of(path, COLUMNS, OPTIONAL):
@@ -186,22 +188,24 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
         job, form = _job(read, known, *watts)
         if job.name and job.name in jobs:
             read.fault("job", f"the job {echo(job.name)} occurs twice")
-        if form and begun is None:
-            begun = form, row.place.rpartition(", ")[2]
-        if form and begun is not None and form != begun[0]:
-            read.fault("arrival", f"{echo(row.text('arrival'))} is {form}, in {begun[1]} there is {begun[0]}")
+        if form and not first_form:
+            first_form, first_line = form, row.place.rpartition(", ")[2]
+        if form and form != first_form:
+            mixed = f"{echo(row.text('arrival'))} is {form}, in {first_line} there is {first_form}"
+            read.fault("arrival", mixed)
         jobs[job.name] = job
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
         raise InputError(faults)
     found = list(jobs.values())
-    if watts is not None and watts[0] in columns:
-        watts[1].tell(f"{path}, column {echo(watts[0])}")
-        columns = [name for name in columns if name != watts[0]]
+    for column, numbers in [watts] if watts else []:
+        if column in columns:
+            numbers.tell(f"{path}, column {echo(column)}")
+            columns = [name for name in columns if name != column]
     _notice(path, columns, found)
     first_s = min((job.submitted_s for job in found), default=0.0)
-    if begun is None or (begun[0] == SECONDS and not is_since_1970(first_s)):
+    if not first_form or (first_form == SECONDS and not is_since_1970(first_s)):
         return found
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
 
@@ -215,7 +219,7 @@ def _watts(row: Row) -> tuple[str, Numbers]:
 
 
 def first_arrival(path: str | Path) -> datetime | None:
-    """Time of the first arrival of a list, in UTC or without a zone; None for other seconds."""
+    """Time of the first arrival of a list, in UTC or without a zone; None on a clock of its own."""
     first_s, form = min(moment_s(row.text("arrival")) for row in rows_of(path, COLUMNS, OPTIONAL))
     if form == SECONDS and not is_since_1970(first_s):
         return None
@@ -242,15 +246,17 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
 
 
 def _arrival(row: Row, column: str) -> tuple[float, str]:
+    """Seconds of an arrival, and how it is written: as they are, or as a date."""
     text = row.text(column)
     try:
         found, form = moment_s(text)
     except ValueError as error:
         raise row.fault(column, str(error)) from None
-    return (row.number(column), form) if form == SECONDS else (found, form)
+    return (row.number(column) if form == SECONDS else found), form  # `Row.number` has a range
 
 
 def _duration_s(row: Row, column: str) -> float:
+    """Seconds of a number of them, or of ``[D-]HH:MM:SS``."""
     text = row.text(column)
     found = clock_s(text) if ":" in text else row.number(column)
     if found is None:

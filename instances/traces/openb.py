@@ -50,11 +50,6 @@ def read_openb(path: str | Path, *, cpu_load: float = 0.0) -> Cluster:
     ----------
     cpu_load : float
         Share of the CPU packages that draw their full watts, 0 to 1; it sets the nodes' base power.
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell, or for an unknown GPU model.
     """
     if not 0 <= cpu_load <= 1:
         raise ValueError(f"cpu_load: must be from 0 to 1, got {cpu_load}")
@@ -72,13 +67,7 @@ def read_openb(path: str | Path, *, cpu_load: float = 0.0) -> Cluster:
 
 
 def read_nodes(path: str | Path) -> NodeTable:
-    """Read the nodes that have GPUs (the studies of this trace simulate only these).
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell, or when no node has a GPU.
-    """
+    """Read the nodes that have GPUs, as the studies of this trace; without any it is a ValueError."""
     names: list[str] = []
     numbers: list[tuple[int, int, int, int]] = []
     models: dict[str, int] = {}
@@ -110,27 +99,23 @@ def read_tasks(path: str | Path) -> TaskTable:
 
     GPU models are told apart by how they are spelled, as in FGD's artifact: the same models twice, or in
     another order, are a class of tasks of their own there (Weng et al., USENIX ATC 2023).
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell, or when the file has no task.
     """
     specs: dict[str, int] = {"": 0}
     numbers = []
     for row in rows_of(path, TASK_COLUMNS):
-        asked = _gpu_request(row)
+        asked_gpus, asked_milli = _gpu_request(row)
         models = row.cells.get("gpu_spec", "").replace(" ", "").strip("|")
-        spec = specs.setdefault(models if asked[0] else "", len(specs))
-        numbers.append((row.count("cpu_milli"), row.count("memory_mib"), *asked, spec))
+        spec = specs.setdefault(models if asked_gpus else "", len(specs))
+        numbers.append((row.count("cpu_milli"), row.count("memory_mib"), asked_gpus, asked_milli, spec))
     if not numbers:
         raise ValueError(f"{path}: has no task")
-    cpu_milli, memory_mib, gpus, gpu_milli, spec = np.array(numbers, dtype=np.int64).T.copy()
     models_of = tuple(frozenset(models.split("|")) - {""} for models in specs)
-    return TaskTable(cpu_milli, memory_mib, gpus, gpu_milli, spec, models_of)
+    cpu_milli, memory_mib, gpus, gpu_milli, spec_of = np.array(numbers, dtype=np.int64).T.copy()
+    return TaskTable(cpu_milli, memory_mib, gpus, gpu_milli, spec_of, models_of)
 
 
 def _gpu_request(row: Row) -> tuple[int, int]:
+    """GPUs that a task asks for, and thousandths of each: a part of one, or whole ones."""
     gpus, gpu_milli = row.count("num_gpu", most=MOST_GPUS), row.count("gpu_milli", most=WHOLE_GPU)
     if gpus == 0 and gpu_milli > 0:
         raise row.fault("gpu_milli", f"must be 0 where num_gpu is 0, got {gpu_milli}")

@@ -64,6 +64,7 @@ def busiest_s(jobs: Iterable[TraceJob]) -> float:
     hours = np.append(np.floor(starts.min() / S_PER_H), grown) * S_PER_H
 
     def gpus_until(times: np.ndarray) -> np.ndarray:
+        """GPUs of the jobs whose times are up to each hour."""
         order = np.argsort(times)
         total = np.concatenate([[0], np.cumsum(gpus[order])])
         return np.asarray(total[np.searchsorted(times[order], hours, side="right")])

@@ -28,6 +28,8 @@ class Start:
 
     Attributes
     ----------
+    rate : float
+        Effective samples per second on these GPUs.
     customary_batch : int, optional
         The batch size in the trace; None for the profile's default.
     """
@@ -44,14 +46,10 @@ class Start:
 class Roster:
     """Models of the catalogue that run on a cluster, and how their users start them there.
 
-    Durations are those on the reference GPU type: the one with most GPUs among those that have profiles, or
-    the one that is named.
-
-    Raises
-    ------
-    ValueError
-        When the catalogue has no profile for any GPU type of the cluster, or for the one that is named, and
-        when a GPU type of the cluster names a `profile` that is not known.
+    Durations are those on the GPU type `reference`: the one with most GPUs among those that have profiles, or
+    the one that is named. It is a ValueError where that has no profile, or a GPU type's `profile` is unknown.
+    `of_type`, `_start` and `_runnable` are `_of_type`, `_make` and `_make_runnable` with a cache; `_largest`
+    is the pool of the reference type with the largest block.
     """
 
     def __init__(
@@ -118,9 +116,8 @@ class Roster:
         profile, kind = self.profile(model, self.reference), self.reference
         if profile is None:
             there = [name for name in self.profiles.models if self.profile(name, kind) is not None]
-            told = (
-                f"the catalogue has no profile of '{model}' on {kind}, but of {listed(there, '', len(there))}"
-            )
+            others = listed(there, quote="", most=len(there))
+            told = f"the catalogue has no profile of '{model}' on {kind}, but of {others}"
             return f"{told}; name one of these, or leave the model empty"
         gpus, least = min(asked_gpus, self._largest.largest_block), profile.gpu_counts[0]
         if gpus < least:
@@ -150,15 +147,18 @@ class Roster:
         return sorted({count for count in counts if block_size(count) == count} | {start.gpus})
 
     def _make_runnable(self, names: tuple[str, ...], batch_size: int | None, asked_gpus: int) -> list[Start]:
-        """Those models that run on the GPUs asked for, cut to what profiles and blocks reach."""
+        """Starts of those models that run on the GPUs asked for, cut to what profiles and blocks reach.
+
+        Where no model has a batch for so many, on a half of them, and so on.
+        """
         pool = self._largest
         profiles = [p for model in names if (p := self.profile(model, self.reference)) is not None]
         if not profiles:
             return []
         gpus = min(asked_gpus, pool.largest_block, max(p.gpu_counts[-1] for p in profiles))
         while gpus:
-            told = (pool.gpus_per_node, gpus, batch_size)
-            starts = [self._start(p.model, self.reference, *told) for p in profiles]
+            asked = (pool.gpus_per_node, gpus, batch_size)
+            starts = [self._start(p.model, self.reference, *asked) for p in profiles]
             if found := [start for start in starts if start is not None]:
                 return found
             gpus //= 2
@@ -167,6 +167,7 @@ class Roster:
     def _make(
         self, model: str, gpu_type: str, gpus_per_node: int, gpus: int, customary: int | None
     ) -> Start | None:
+        """Start of a model on so many GPUs of a type; `customary` is the trace's batch; None if none fits."""
         profile = self.profile(model, gpu_type)
         if profile is None or not profile.gpu_counts[0] <= gpus <= profile.gpu_counts[-1]:
             return None

@@ -97,7 +97,8 @@ def first_come_round(
     Each job trains a model of the catalogue (`starts_of`). Its remaining work is its remaining seconds times
     the model's rate on these GPUs, of the cluster's reference type. It may use from a quarter of what was
     asked for to four times as much, at most 64 GPUs. A count that profiles or blocks do not reach is cut to
-    their largest.
+    their largest. If no model of the catalogue runs on the cluster, or one that a job names does not, it is a
+    ValueError.
 
     Parameters
     ----------
@@ -110,11 +111,6 @@ def first_come_round(
         Time that a running job loses when it changes or stops.
     power_fraction : float, optional
         Caps the site's power at this fraction of the full draw (default: no cap).
-
-    Raises
-    ------
-    ValueError
-        When no model of the catalogue runs on the cluster, or one that a job names does not.
     """
     pools = pools_of(cluster)
     roster = Roster(cluster, pools)
@@ -149,7 +145,11 @@ def first_come_round(
 def _serve(
     pools: tuple[Pool, ...], roster: Roster, names: list[str], starts: list[Start]
 ) -> dict[str, Placement]:
-    """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs."""
+    """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs.
+
+    Returns the placements of those that run, by name.
+    """
+    # Of each pool F_k, the GPUs in entirely free blocks of size 2^k, by k.
     free = [Occupancy(pool.blocks, pool.available).free_gpus for pool in pools]
     served: list[list[tuple[str, Start]]] = [[] for _ in pools]
     for job, wanted in zip(names, starts, strict=True):

@@ -27,6 +27,7 @@ FIELDS = {
 """Column of a sample to DCGM's field, its short name, and the largest value."""
 WATTS = ("POWER", "PMLMT")
 METRICS = {metric: (column, most) for column, (metric, _, most) in FIELDS.items()}
+"""DCGM's field to the column of a sample, and the largest value."""
 PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name"))
 """Labels of namespace and pod. Prometheus says ``exported_pod`` where ``pod`` is that of the exporter."""
 
@@ -40,10 +41,11 @@ def read(text: str, name: str) -> Iterator[Sample]:
     """Samples of ``dcgmi dmon``, in the order of its lines."""
     columns: list[str] = []
     watts: dict[str, Numbers] = {}
+    _, power, _ = FIELDS["power_w"]
     for line, text_line in enumerate(lines_of(text), start=1):
         if HEADER.match(text_line):
             columns = text_line.replace("#", " ").split()[1:]
-            if FIELDS["power_w"][1] not in columns:
+            if power not in columns:
                 raise ValueError(f"{name}, line {line}: no column POWER (-e 155), found {listed(columns)}")
             continue
         words = text_line.split()
@@ -84,14 +86,15 @@ class Point(NamedTuple):
 
 
 def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
-    """Samples of points: those of a GPU, a job and a moment are one; each job on a GPU has all its watts."""
+    """Join points to samples, one of each GPU, job and moment; each job on a GPU has all the GPU's watts."""
     found: dict[tuple[str, str, float], tuple[float, dict[str, float]]] = {}
     for point in points:
         column, _ = METRICS[point.metric]
         if point.labels.get("GPU_I_ID"):
             raise ValueError(f"{name} has parts of GPUs (GPU_I_ID), of which nobody knows the watts")
         key = (job_of(point.labels), _gpu_of(point.labels, name), point.key)
-        found.setdefault(key, (point.time_s, {}))[1][column] = point.value
+        _, values = found.setdefault(key, (point.time_s, {}))
+        values[column] = point.value
     jobs = Counter((gpu, moment) for job, gpu, moment in found if job)
     for (job, gpu, moment), (time_s, values) in found.items():
         yield sample_of(job, gpu, values, time_s, jobs[gpu, moment] if job else 1)
@@ -108,6 +111,7 @@ def job_of(labels: Mapping[str, str]) -> str:
 
 
 def _gpu_of(labels: Mapping[str, str], name: str) -> str:
+    """UUID of a GPU, else HOST/NUMBER; without either a ValueError names the log."""
     if uuid := labels.get("UUID") or labels.get("uuid"):
         return uuid
     if not (gpu := labels.get("gpu") or labels.get("device", "")):

@@ -46,6 +46,8 @@ class LoggedRun:
 
     Attributes
     ----------
+    gpus : int
+        Most that were busy at one time.
     power_w, utilisation, frequency_mhz, power_limit_w : float
         Of one GPU: mean watts, mean utilisation (0 to 1), median clock, limit.
     window_s : float
@@ -112,7 +114,7 @@ def completed(
         if not runs:
             (idle if chosen.any() else missing).append(row["job"])
         if len(runs) > 1 and not row.get("steps"):
-            limits = listed((f"{run.power_limit_w:g}" for run in runs), "", MOST_NAMED)
+            limits = listed((f"{run.power_limit_w:g}" for run in runs), quote="", most=MOST_NAMED)
             several = f"{echo(row['job'])} ran at the power limits {limits} W"
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
             raise ValueError(f"{place}: {several}; give each {each}")
@@ -163,6 +165,7 @@ def _contradictions(with_runs: Sequence[tuple[int, Row, LoggedRun]]) -> tuple[st
 
 
 def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> tuple[str, ...]:
+    """Return notes on jobs without samples, jobs that were idle, and samples of no job in the table."""
     notes = []
     if missing:
         notes.append(f"left out: {listed(dict.fromkeys(missing))}, of which no log has a sample")
@@ -225,7 +228,10 @@ def _match(names: Texts, pattern: str) -> BoolArray:
 
 
 def _runs(row: Row, samples: Samples, fresh: BoolArray, place: str) -> list[LoggedRun]:
-    """Summarise a job at each of its power limits where it was busy for long enough."""
+    """Summarise a job at each of its power limits where it was busy for long enough.
+
+    `fresh` is the mask of samples that are in no earlier row of the table.
+    """
     limits = np.unique(samples.power_limit_w)
     masks = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
     runs = [_summarise_run(row, samples.take(mask), fresh[mask], place) for mask in masks]
@@ -233,7 +239,7 @@ def _runs(row: Row, samples: Samples, fresh: BoolArray, place: str) -> list[Logg
 
 
 def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> LoggedRun:
-    """Average the samples of a run while it was busy; its power is per GPU, its time that of fresh ones."""
+    """Average the samples of a run while it was busy; its power is per GPU, `gpu_s` of `fresh` ones alone."""
     n_read, counted_s = len(samples), _counted_s(samples)
     counts = counted_s > 0
     samples, counted_s, fresh = samples.take(counts), counted_s[counts], fresh[counts]
@@ -303,6 +309,7 @@ def _counted_s(samples: Samples) -> FloatArray:
         if len(at_work):
             of_work = of_gpu[at_work[0] : at_work[-1] + 1]
             window_s = samples.duration_s[of_work]
+            # In the warm-up each window counts as one, whatever its seconds.
             held_s = np.where(np.isnan(window_s), _held_s(samples.time_s[of_work]), 1.0)
             after_warm_up_s = np.cumsum(held_s) - held_s.sum() / WARM_UP
             counted_s[of_work] = np.clip(after_warm_up_s, 0.0, held_s) * np.nan_to_num(window_s, nan=1.0)
@@ -310,10 +317,11 @@ def _counted_s(samples: Samples) -> FloatArray:
 
 
 def _most_at_once(samples: Samples) -> int:
-    """Number of GPUs that were busy at one time: a job that was restarted may have had others before."""
+    """Most GPUs that were busy at one time: a job that was restarted may have had others before."""
     gpus, of_gpu = np.unique(samples.gpu, return_inverse=True)
     if not len(samples) or np.isnan(samples.time_s).any():
         return len(gpus)
+    # By GPU, its first and last sample; the most are busy when one of them begins.
     begin_s, end_s = np.full(len(gpus), np.inf), np.full(len(gpus), -np.inf)
     np.minimum.at(begin_s, of_gpu, samples.time_s)
     np.maximum.at(end_s, of_gpu, samples.time_s + np.nan_to_num(samples.duration_s))
@@ -323,7 +331,10 @@ def _most_at_once(samples: Samples) -> int:
 
 
 def _held_s(time_s: FloatArray) -> FloatArray:
-    """Return the seconds for which each sample of a GPU stands, 1 where a log tells no times."""
+    """Return the seconds for which each sample of a GPU stands, 1 where a log tells no times.
+
+    Samples of one moment share its seconds; the last moment has those of the one before.
+    """
     moments, place, times = np.unique(time_s, return_inverse=True, return_counts=True)
     if len(moments) == 1 or np.isnan(moments).any():
         return np.ones(len(time_s))
@@ -371,6 +382,6 @@ def _filled(row: Row, run: LoggedRun, setting: Row, place: str) -> Row:
             reason = "are of windows, which only Zeus has; give step_time_s or throughput"
             raise ValueError(f"{place}, column 'steps': {reason}")
         if not (count := reading(steps, f"{place}, column 'steps'", 1e12)) >= 1:
-            raise ValueError(f"{place}, column 'steps': {echo(steps, '')} must be at least 1")
+            raise ValueError(f"{place}, column 'steps': {echo(steps, quote='')} must be at least 1")
         cells["step_time_s"] = f"{run.window_s / count:.9g}"
     return {**row, **{name: cell for name, cell in cells.items() if not row.get(name)}}

@@ -45,7 +45,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, name: str) -> Iterator[Sample]:
-    """Samples of a log."""
+    """Samples of a log, in the order of its lines; `name` is the file's, for messages."""
     rows = csv_rows(text, name)
     first, header = next(rows)
     queries = {query.partition(" [")[0]: place for place, query in enumerate(header)}
@@ -53,6 +53,7 @@ def read(text: str, name: str) -> Iterator[Sample]:
         unknown = any(map(VALUE.fullmatch, header))
         told = "has no header, so that its columns are not known" if unknown else "has no power.draw"
         raise ValueError(f"{name}, line {first}: {told}; log power.draw, without noheader in --format")
+    # Column of a sample -> place in the log's rows, unit, largest value, and the reader of watts.
     found = {
         column: (k, unit, most, Numbers(header[k], "power", f"{name}, line {first}") if unit == "W" else None)
         for column, (names, unit, most) in COLUMNS.items()

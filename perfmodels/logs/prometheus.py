@@ -40,6 +40,7 @@ def read_text(text: str, name: str) -> Iterator[Sample]:
 
 
 def _scraped(text: str, name: str) -> Iterator[Point]:
+    """Points of scraped text, their keys the numbers of the scrapes; `name` is the log's, for messages."""
     scrape, last = 0, ""
     seen: dict[str, set[str]] = {}
     for line, series in enumerate(lines_of(text), start=1):
@@ -58,7 +59,8 @@ def _scraped(text: str, name: str) -> Iterator[Point]:
         seen.setdefault(metric, set()).add(labels)
         time_s = math.nan if milliseconds is None else int(milliseconds) / MS_PER_S
         known = {label: _unescaped(told) for label, told in LABEL.findall(labels)}
-        yield Point(metric, known, scrape, time_s, reading(value, place, METRICS[metric][1]))
+        _, most = METRICS[metric]
+        yield Point(metric, known, key=scrape, time_s=time_s, value=reading(value, place, most))
 
 
 def _unescaped(text: str) -> str:
@@ -85,8 +87,9 @@ def read_answer(text: str, name: str) -> Iterator[Sample]:
     return joined(chain([first], points), name)
 
 
-def _ranges(every: list[Any], name: str) -> Iterator[Point]:
-    for number, series in enumerate(every):
+def _ranges(result: list[Any], name: str) -> Iterator[Point]:
+    """Points of the series in the result of an answer; `name` is the log's, for messages."""
+    for number, series in enumerate(result):
         place = f"{name}, result[{number}]"
         match series:
             case {"metric": dict() as labels, "values": list() as values}:
@@ -95,13 +98,15 @@ def _ranges(every: list[Any], name: str) -> Iterator[Point]:
                 raise ValueError(f"{place}: is no series with metric and values")
         if (metric := known.get("__name__", "")) not in METRICS:
             continue
+        _, most = METRICS[metric]
         for pair in values:
-            time_s, value = _pair(pair, place)
-            read = reading(value, f"{place}, {metric}", METRICS[metric][1])
-            yield Point(metric, known, time_s, time_s, read)
+            time_s, cell = _pair(pair, place)
+            value = reading(cell, f"{place}, {metric}", most)
+            yield Point(metric, known, key=time_s, time_s=time_s, value=value)
 
 
 def _pair(pair: Any, place: str) -> tuple[float, str]:
+    """Seconds and value of a point in an answer, as JSON has them."""
     match pair:
         case [int() | float() as time_s, str(value)] if math.isfinite(time_s):
             return float(time_s), value

@@ -91,7 +91,7 @@ class Samples(Table):
                 raise TooLargeError(f"{path} has more than {most:,} samples")
             jobs.append(intern(sample.job))
             gpus.append(intern(sample.gpu))
-            numbers.extend(sample[2:])
+            numbers.extend(sample[2:])  # all but the job and the GPU
         names = Sample._fields[2:]
         columns = dict(zip(names, np.array(numbers).reshape(-1, len(names)).T, strict=True))
         if np.isnan(columns["power_w"]).all():
@@ -112,12 +112,14 @@ class Samples(Table):
         gpu, line, hours = self.gpu[order], self.local_line[order], self.time_s[order] / 3600
         if zone is not None:
             self.time_s[order], doubtful = in_order_s(self.time_s[order], gpu, zone)
-            self.local_line[:], told = 0, TWICE * doubtful
+            self.local_line[:] = 0
+            told = TWICE if doubtful else ""
         # Clocks are changed from Saturday at 23:00 on, in five hours; 1970 began on a Thursday.
         back = (gpu == np.roll(gpu, 1)) & ((hours + 97) % 168 <= 5)
         back &= np.abs(np.diff(self.time_s[order], prepend=np.nan) + 3600) <= 600
-        for n in line[back][:1]:
-            told = f"doubtful: the clock steps back by 1 h on line {n:.0f}; --time-zone reads both hours"
+        if back.any():
+            first = line[back][0]
+            told = f"doubtful: the clock steps back by 1 h on line {first:.0f}; --time-zone reads both hours"
         return told
 
     def __len__(self) -> int:
@@ -180,7 +182,7 @@ def reading(
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
     if not 0 <= number <= most:
-        raise ValueError(f"{place}: {echo(told, '')} must be between 0 and {most:,.0f}")
+        raise ValueError(f"{place}: {echo(told, quote='')} must be between 0 and {most:,.0f}")
     return number
 
 

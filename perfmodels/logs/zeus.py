@@ -42,7 +42,7 @@ def read_windows(text: str, name: str) -> Iterator[Sample]:
         start_s = reading(start, f"{place} 'start_time'", MOST_S)
         elapsed_s = reading(elapsed, f"{place} 'elapsed_time'", MOST_S)
         if not elapsed_s > 0:
-            raise ValueError(f"{place} 'elapsed_time': {echo(elapsed, '')} must be above 0")
+            raise ValueError(f"{place} 'elapsed_time': {echo(elapsed, quote='')} must be above 0")
         optimiser = OPTIMISER.fullmatch(window)
         job, limit_w = (optimiser[1], float(optimiser[2])) if optimiser else (window, math.nan)
         for gpu, cell in zip(gpus, cells[-len(gpus) :], strict=True):

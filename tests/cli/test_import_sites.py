@@ -220,7 +220,7 @@ def test_what_an_import_left_out_is_in_reports_of_its_trace(run, tmp_path, write
     text = (
         "JobID|State|Submit|Eligible|Start|Elapsed|AllocTRES|User\n"
         "7|COMPLETED|100|100|150|01:00:00|gres/gpu=2|<b>x\n8|RUNNING|100|100|200|3-00:00:00|gres/gpu=1|ann\n"
-        "9|COMPLETED|1|1|2|00:01:00|cpu=1|ann\n9.0|x|1|1|2|00:00:01|cpu=1|\n"
+        "9|COMPLETED|1|1|2|00:01:00|cpu=1|ann\n9.0|x|1|1|2|1|cpu=1|\n"
     )
     run("import", "slurm", write(text, "sacct.txt"), "--time-zone", "UTC", "-o", tmp_path / "site", code=0)
     trace, page = tmp_path / "site" / "jobs.csv", tmp_path / "page.html"
