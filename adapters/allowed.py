@@ -91,7 +91,7 @@ power_limits_w : list of two numbers, optional
     characters: Annotated[int, Field(ge=1, le=MOST_CHARACTERS)] = 16_384
 
     def require_short(self, *texts: str) -> None:
-        """Refuse a text before it is read, with an `InputError`."""
+        """Refuse texts that are too long together, with an `InputError`, before they are read."""
         if (characters := sum(map(len, texts))) > self.characters:
             text = f"says {characters:,} characters, the site allows {self.characters:,}"
             raise InputError([text])
@@ -111,7 +111,9 @@ power_limits_w : list of two numbers, optional
 
 
 def _faults(said: JobOptions, allow: Allow) -> Iterator[str]:
+    """Yield a sentence for each field of `said` that the site does not allow."""
     for name, value in said:
+        # Everybody may say that a job can be stopped.
         if value is None or (name == "preemptible" and value):
             continue
         if name in ("options", "model"):
@@ -121,12 +123,14 @@ def _faults(said: JobOptions, allow: Allow) -> Iterator[str]:
             elif isinstance(value, str) and names is not None and value not in names:
                 yield f"{name}: the site allows {listed(names) or 'none'}, got {shown(value)}"
             continue
-        rule, values = getattr(allow, name), value if isinstance(value, list) else [value]
-        if not rule:
+        if not (rule := getattr(allow, name)):
             fields = ", ".join(["options", "model", *_more(allow)])
             yield f"{name}: may not be stated, got {shown(value)}; the site allows {fields}"
-        elif isinstance(rule, list) and (odd := [one for one in values if not rule[0] <= one <= rule[1]]):
-            yield f"{name}: the site allows {rule[0]:,g} to {rule[1]:,g}, got {odd[0]:,g}"
+        elif isinstance(rule, list):
+            least, most = rule
+            values = value if isinstance(value, list) else [value]
+            if odd := [one for one in values if not least <= one <= most]:
+                yield f"{name}: the site allows {least:,g} to {most:,g}, got {odd[0]:,g}"
 
 
 def _more(allow: Allow) -> list[str]:

@@ -27,7 +27,7 @@ AGREE_S, BELIEVED_S = 2.0, 3600.0
 
 
 def _time(value: Any) -> Any:
-    """A time of JSON, which is text there."""
+    """Parse a time of JSON, which is a text there; refuse one without a zone."""
     try:
         found = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
@@ -59,14 +59,14 @@ class Caps(Strict):
     until: Moment | None = None
 
     def at(self, time_s: float) -> float:
-        """Watts at a time, in seconds since 1970."""
+        """Cap in watts at a time, in seconds since 1970, after all changes until then."""
         past = [change.power_w for change in self.changes if change.at.timestamp() <= time_s]
         return past[-1] if past else self.power_w
 
     def least(self, time_s: float, ahead_s: float) -> float:
-        """Least watts from a time on, for `ahead_s` seconds."""
-        inside = [c.power_w for c in self.changes if time_s < c.at.timestamp() <= time_s + ahead_s]
-        return min([self.at(time_s), *inside])
+        """Least cap in watts from a time, in seconds since 1970, until `ahead_s` seconds later."""
+        changed_w = [c.power_w for c in self.changes if time_s < c.at.timestamp() <= time_s + ahead_s]
+        return min([self.at(time_s), *changed_w])
 
 
 class Cap(NamedTuple):
@@ -121,6 +121,8 @@ class Budget:
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     _last: Caps | None = None
+    # `clock` less `monotonic` before the clock was set; since when it differs, and since when the cap is not
+    # known, both by `monotonic`.
     _anchor_s: float = math.nan
     _set_since_s: float = math.inf
     _unknown_since_s: float = math.inf
@@ -145,6 +147,7 @@ class Budget:
             return self._of_file(self.file)
 
     def _of_file(self, file: str) -> Cap:
+        """Cap by the file, or by what it said last where it cannot be read; messages name it `file`."""
         unknown = ""
         try:
             document = read_json(file) if self.source is None else self.source()
@@ -171,7 +174,7 @@ class Budget:
         return Cap(now_w, soon_w, unknown, tuple(alarms))
 
     def _times(self) -> tuple[float, float, list[str]]:
-        """The first and the last time that it may be now, and what is to be told of the clock."""
+        """The first and the last time that it may be now, in seconds since 1970, and alarms of the clock."""
         time_s, run_s = self.clock(), self.monotonic()
         if math.isnan(self._anchor_s):
             self._anchor_s = time_s - run_s

@@ -49,13 +49,7 @@ class _SharePolicy:
         cluster_spec: Mapping[str, int],
         **asked: Any,
     ) -> Allocation | None:
-        """Shares by `time_shares`; None without jobs, as Gavel's policies return it.
-
-        Parameters
-        ----------
-        **asked
-            Other arguments of `time_shares`.
-        """
+        """Shares by `time_shares`, which takes `asked`, too; None without jobs, as of Gavel's policies."""
         jobs = list(throughputs)
         if not jobs:
             return None
@@ -66,7 +60,7 @@ class _SharePolicy:
             [str(job) for job in jobs],
             start=np.arange(n + 1) * m,
             pool=types * n,
-            gpus=np.repeat(_of("scale_factors", scale_factors, jobs), m),
+            gpus=np.repeat(_in_order("scale_factors", scale_factors, jobs), m),
             rate=[_single(throughputs[job], kind, job) for job in jobs for kind in types],
             ties=self._ties,
             **asked,
@@ -90,10 +84,10 @@ class MaxMinFairness(_SharePolicy):
         unflattened_priority_weights: Mapping[Any, float],
         cluster_spec: Mapping[str, int],
     ) -> Allocation | None:
-        """Shares of time."""
+        """Share of time of every job on every type of workers."""
         jobs = list(unflattened_throughputs)
-        weight = _of("priority_weights", unflattened_priority_weights, jobs)
-        weight = weight / _of("scale_factors", scale_factors, jobs)
+        weight = _in_order("priority_weights", unflattened_priority_weights, jobs)
+        weight = weight / _in_order("scale_factors", scale_factors, jobs)
         return self._allocation(unflattened_throughputs, scale_factors, cluster_spec, weight=weight)
 
 
@@ -109,8 +103,8 @@ class MinTotalDuration(_SharePolicy):
         num_steps_remaining: Mapping[Any, float],
         cluster_spec: Mapping[str, int],
     ) -> Allocation | None:
-        """Shares of time."""
-        left = _of("num_steps_remaining", num_steps_remaining, unflattened_throughputs)
+        """Share of time of every job on every type of workers."""
+        left = _in_order("num_steps_remaining", num_steps_remaining, unflattened_throughputs)
         # Nobody waits for the millionth part of the longest job.
         left = np.maximum(left, max(1.0, 1e-6 * left.max(initial=0.0)))
         return self._allocation(
@@ -129,12 +123,12 @@ class MaxSumThroughput(_SharePolicy):
         scale_factors: Mapping[Any, int],
         cluster_spec: Mapping[str, int],
     ) -> Allocation | None:
-        """Shares of time."""
+        """Share of time of every job on every type of workers."""
         return self._allocation(unflattened_throughputs, scale_factors, cluster_spec, objective="goodput")
 
 
-def _of(name: str, values: Mapping[Any, float], jobs: Iterable[Any]) -> FloatArray:
-    """A value of each job."""
+def _in_order(name: str, values: Mapping[Any, float], jobs: Iterable[Any]) -> FloatArray:
+    """Values in the order of `jobs`; `name` is that of the argument, for messages."""
     wanted = list(jobs)
     for job in wanted:
         if isinstance(job, tuple):
@@ -145,7 +139,7 @@ def _of(name: str, values: Mapping[Any, float], jobs: Iterable[Any]) -> FloatArr
 
 
 def _single(throughputs: Mapping[str, Any], kind: str, job: object) -> float:
-    """Throughput of a job that has its workers to itself."""
+    """Steps per second of a job that has its workers, of type `kind`, to itself."""
     if kind not in throughputs:
         raise ValueError(f"throughputs: job {job} has none on '{kind}'")
     if isinstance(throughputs[kind], Sequence):

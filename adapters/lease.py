@@ -57,6 +57,7 @@ class HeldLease(ABC):
 
     identity: str
     tell: Callable[[str], None]
+    # When it was renewed last, by `time.monotonic`, long ago where it is lost; which other process has it.
     _held_s: float = -1e9
     _holder: str = ""
     _stop: threading.Event = field(default_factory=threading.Event)

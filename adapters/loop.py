@@ -26,23 +26,24 @@ from wattsched.serve.recorded import RecordedSession
 
 _WATCH_S = 0.5
 """Seconds between two looks at the cap while a decision is made."""
-_NOTHING = {
+_UNKNOWN = {
     "gpu_types": {"none": {"idle_power_w": 0.0}},
     "nodes": [{"name": "none", "gpu_type": "none", "gpus": 1}],
 }
+"""Cluster of a new session, until a round tells it the real one."""
 
 ReportT = TypeVar("ReportT", bound=Report)
 
 
 class RoundLoop(ABC, Generic[ReportT]):
-    """Rounds until `stop` is set, on what `look` shows.
+    """Rounds until `stop` is set, on the cluster of which the parameter `look` takes a snapshot.
 
     Attributes
     ----------
     session : RecordedSession
         This scheduler's session in the journal, created if there is none.
     actions : optional
-        Object that changes the cluster; None if rounds only report (shadow mode).
+        Object that changes the cluster, made for the session; None if rounds only report (shadow mode).
     stop : threading.Event
         Ends the rounds after the action in progress.
     """
@@ -71,7 +72,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         self._snapshot = look
         known = self.scheduler in journal.sessions()
         self.session: RecordedSession = (
-            journal.open(self.scheduler) if known else journal.create(self.scheduler, {"cluster": _NOTHING})
+            journal.open(self.scheduler) if known else journal.create(self.scheduler, {"cluster": _UNKNOWN})
         )
         self.session.goes_on = True  # the cap is kept also where nothing can be written
         self.actions = actions(self.session) if actions is not None and policy.apply else None
@@ -98,10 +99,12 @@ class RoundLoop(ABC, Generic[ReportT]):
         report: ReportT = type(self).report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)
         report.cap_w = None if math.isinf(cap.soon_w) else cap.soon_w
-        looked, load = load, self._enforce_cap(load, cap, report)
+        looked = load
+        load = self._enforce_cap(load, cap, report)
         load = self.prepared(load, cap, report)
         plan = self._make_plan(load, cap, report)
         if self.actions is None:
+            # Nothing was stopped for the cap: these stops are part of the plan.
             load, plan = looked, replace(plan, stops={**report.stopped, **plan.stops})
             plan = self._postpone_excess(plan, load, cap, report)
         if self.actions is not None and (cut := self.budget.cap()).now_w < cap.now_w:
@@ -135,8 +138,9 @@ class RoundLoop(ABC, Generic[ReportT]):
         return load
 
     def _stops_to_fit(self, load: Any, cap_w: float, report: ReportT) -> dict[Any, str]:
-        """Choose jobs to stop so that the draw is within the caps without a decision."""
-        over, kept = over_w(load.without_leaving.drawn_w, limits_w(load, cap_w)), dict[Any, str]()
+        """Return the jobs to stop so that the draw is within the caps without a decision, each with why."""
+        over = over_w(load.without_leaving.drawn_w, limits_w(load, cap_w))
+        kept = dict[Any, str]()  # jobs whose stop would be refused
         while True:
             jobs = [one for one in load.stoppable if one.name not in kept] if over else []
             stops = stops_to_fit(over, jobs, self._records)
@@ -242,6 +246,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             watcher.join()
 
     def _stop(self, stops: Mapping[Any, str], load: Any, report: ReportT) -> None:
+        """Stop jobs one by one, each for the reason that `stops` has; report what was done and refused."""
         for name, why in stops.items():
             if self.stop.is_set():
                 break

@@ -17,7 +17,7 @@ class RoundMetrics:
     """Figures of the rounds on a cluster."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._last, self._ended_s, self._failed = Report(0, 0.0, power_w=math.nan), time.monotonic(), 0
+        self._last, self._ended_s, self._failed = Report(power_w=math.nan), time.monotonic(), 0
         for name, about, value in (
             ("round_age_seconds", "Since the last round that was done", self._age_s),
             ("rounds_failed", "Rounds that could not be done", lambda: self._failed),

@@ -121,6 +121,7 @@ class StatedOptions(Strict):
 
     @model_validator(mode="after")
     def _tables_and_models_are_known(self) -> Self:
+        # Fields such as `jobs`, and those of subclasses, say something of jobs by some name.
         named = [
             (f"{field}.{name}.options", said.options)
             for field, value in self
@@ -142,10 +143,11 @@ class StatedOptions(Strict):
         return self._known_type(name) is not None
 
     def _known_type(self, name: str) -> GpuType | None:
-        """GPU type as the site states it, or its board; else as its name tells, of one type of GPUs."""
-        part, known = part_named(name), {**GPU_TYPES, **self.gpu_types}
+        """Watts of a GPU type as the site states them, of it or of its board; else by its name, if known."""
+        known = {**GPU_TYPES, **self.gpu_types}
         if name in known:
             return known[name]
+        part = part_named(name)
         stated = next((one for one in (part.board, common_name(part.board)) if one in self.gpu_types), None)
         if stated is None:
             return recognised_gpu_type(name)
@@ -176,9 +178,9 @@ class StatedOptions(Strict):
             yield names, f"{some(names)} gets no {of}s: {why}"
 
     def server_w(self, kinds: Mapping[str, int]) -> float:
-        """Draw of a node without its GPUs, of some types, and of what no slice has of their boards.
+        """Watts of a node without its GPUs, and of what no slice has of their boards.
 
-        Of a node without kinds, as another kind of the same machine has these, nothing.
+        `kinds` are its GPUs by type; a node without any has none, as another kind of its machine has them.
         """
         if not kinds:
             return 0.0
@@ -202,14 +204,14 @@ class StatedOptions(Strict):
         for table in self.tables.values():
             for key, power_w in _rows(table, kind_of):
                 site_w[key] = max(power_w, site_w.get(key, 0.0))
-        watts = [
-            max(power_w, site_w[key] if key in site_w else key[0] * self.max_power_w(key[1]))
-            for key, power_w in _rows(said.options, kind_of)
-        ]
+        watts = list[float]()
+        for key, power_w in _rows(said.options, kind_of):
+            gpus, kind, *_ = key
+            watts.append(max(power_w, site_w[key] if key in site_w else gpus * self.max_power_w(kind)))
         return said.model_copy(update={"options": said.options.model_copy(update={"power_w": watts})})
 
     def absent(self, there: Collection[str], group: str) -> list[str]:
-        """Return notes on members of power domains that the cluster does not have."""
+        """Return notes on members of power domains that are not `there`; `group` names what groups are."""
         found = [(domain.name, {*domain.members} - {*there}) for domain in self.power_domains]
         return [
             f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
@@ -228,7 +230,7 @@ class StatedOptions(Strict):
 
 
 def _rows(table: OptionTable, kind_of: Callable[[str], str]) -> Iterator[tuple[tuple[Any, ...], float]]:
-    """GPU count, GPU type and settings of every row, and its watts."""
+    """GPU count, GPU type and settings of every row, and its watts; `kind_of` gives the type of a pool."""
     nothing = [None] * len(table.gpus)
     settings = (table.frequency_mhz, table.power_limit_w, table.batch_size)
     keys = zip(table.gpus, map(kind_of, table.pool), *(one or nothing for one in settings), strict=True)
@@ -264,6 +266,7 @@ def merged(layers: Iterable[JobOptions | None]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for layer in layers:
         own = {} if layer is None else {name: value for name, value in layer if value is not None}
+        # A table replaces a model, and the other way round.
         if own.keys() & {"options", "model"}:
             fields = {name: value for name, value in fields.items() if name not in ("options", "model")}
         fields |= own
@@ -271,7 +274,7 @@ def merged(layers: Iterable[JobOptions | None]) -> dict[str, Any]:
 
 
 def with_table(fields: dict[str, Any], tables: Mapping[str, OptionTable]) -> dict[str, Any]:
-    """Fields with the table that they name."""
+    """Fields of a job with the table of options itself, where they name one."""
     named = fields.get("options")
     if not isinstance(named, str):
         return fields
@@ -290,10 +293,11 @@ def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> Opti
 
 
 def under_way(record: Mapping[str, Any], ran_s: float, rate: float) -> dict[str, Any]:
-    """Return a job that has run, with the work that is left and what stopping it would lose.
+    """Return a job that has run, at `rate` in work per second, with the work left and what a stop would lose.
 
     Who states ``restart_s`` goes on from a checkpoint. All others would begin anew.
     """
+    # Rates are estimates: what still runs has some work left.
     work = record.get("remaining_work", 1.0)
     return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - rate * ran_s)}
 
@@ -341,9 +345,12 @@ class Expansion:
 
     def __init__(self, cluster: Mapping[str, Any], options: StatedOptions, clock: Clock) -> None:
         self._options, self._clock = options, clock
+        # Tables have what a job can be on any GPU, also on those that others use.
         whole = {**cluster, "nodes": [{**node, "unavailable": []} for node in cluster["nodes"]]}
         self._cluster = validated(Cluster, whole)
+        # By what is said with a model: how many configurations it has, and their table.
         self._known: dict[str, tuple[int, dict[str, Any]]] = {}
+        # Configurations of each user, and which users have asked for what.
         self._of_user: Counter[str] = Counter()
         self._asked: set[tuple[str, str]] = set()
 
@@ -365,7 +372,7 @@ class Expansion:
         return {**fields, "options": table}
 
     def _count(self, user: str, key: str, configurations: int) -> None:
-        """Count what a user asks for, the same only once."""
+        """Count what a user asks for, the same `key` only once; an `InputError` where it is too much."""
         if (user, key) in self._asked:
             return
         most, so_far = self._options.allow.configurations_per_user, self._of_user[user]
@@ -392,12 +399,9 @@ class Expansion:
         found = options_of(jobs_of(instance))
         rows = _undominated(found)
         if not len(rows):
-            known = {*models(), *(one.model for one in self._options.profiles)}
-            text = (
-                "has no option on the GPUs of this cluster"
-                if said["model"] in known
-                else "is none that is known, and the file states no profile of it"
-            )
+            text = "is none that is known, and the file states no profile of it"
+            if said["model"] in {*models(), *(one.model for one in self._options.profiles)}:
+                text = "has no option on the GPUs of this cluster"
             raise InputError([f"model: '{said['model']}' {text}"])
         table: dict[str, list[Any]] = {
             "gpus": found.gpus[rows].tolist(),
@@ -421,6 +425,8 @@ def _undominated(found: SizingOptions) -> IntArray:
     order = order[found.pool[order] >= 0]
     alike = found.gpus[order] * len(found.pools) + found.pool[order]
     group = np.cumsum(np.diff(alike, prepend=-1) != 0)
-    rank = np.unique(found.rate, return_inverse=True)[1][order] + group * (len(found) + 1)
+    _, rank = np.unique(found.rate, return_inverse=True)
+    # All ranks of a group are above those of the groups before it, so that each has a maximum of its own.
+    rank = rank[order] + group * (len(found) + 1)
     best = np.maximum.accumulate(np.append(-1, rank))[:-1]
     return np.sort(order[rank > best])

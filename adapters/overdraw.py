@@ -82,7 +82,7 @@ class Drawing:
 
 
 def caps_w(load: Any, cap_w: float) -> dict[str, float]:
-    """All caps by name."""
+    """Watts of all caps by name; that of the site is `cap_w`."""
     return {"": cap_w} | {domain.name: domain.power_cap_w for domain in load.options.power_domains}
 
 
@@ -93,9 +93,10 @@ def over_w(drawn_w: Mapping[str, float], caps: Mapping[str, float]) -> dict[str,
 
 def limits_w(load: Any, cap_w: float) -> dict[str, float]:
     """Watts above which jobs of ours stop: the caps, and more where they do not stop for others' jobs."""
-    caps, foreign, found = caps_w(load, cap_w), load.foreign_w, load.options.foreign
-    beyond_w = 0.0 if found.stop_ours else max(0.0, foreign[""] - found.power_w)
-    return {name: cap + min(beyond_w, foreign[name]) for name, cap in caps.items()}
+    foreign_w, rule = load.foreign_w, load.options.foreign
+    # What others' jobs draw above what is set aside for them.
+    beyond_w = 0.0 if rule.stop_ours else max(0.0, foreign_w[""] - rule.power_w)
+    return {name: cap + min(beyond_w, foreign_w[name]) for name, cap in caps_w(load, cap_w).items()}
 
 
 def left_w(load: Any, cap_w: float) -> dict[str, float]:
@@ -105,25 +106,25 @@ def left_w(load: Any, cap_w: float) -> dict[str, float]:
 
 
 def decision_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float]:
-    """The caps that a decision is told, under which what may not be stopped is never too much.
+    """The caps in watts, by name, that a decision is told: what may not be stopped is always within them.
 
-    Where that draws more than a cap, the cap is what it draws: nothing starts there, what may be stopped is,
-    and the rest of the site is decided as ever.
+    Where all but the jobs `stoppable`, by name, draw more than a cap, the cap is what they draw: nothing
+    starts there, what may be stopped is, and the rest of the site is decided as ever.
     """
     caps, staying_w = left_w(load, cap_w), load.after(stoppable).drawn_w
     stated = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
     if not load.options.foreign.stop_ours:
+        # What runs now may go on up to these limits.
         now_w, limits = load.after(()).drawn_w, limits_w(load, cap_w)
-        stated = {
-            name: max(cap, min(now_w[name] + _ROUNDING_W, limits[name])) for name, cap in stated.items()
-        }
+        going_w = {name: min(now_w[name] + _ROUNDING_W, limits[name]) for name in stated}
+        stated = {name: max(cap, going_w[name]) for name, cap in stated.items()}
     return stated
 
 
 def too_much(drawn_w: Mapping[str, float], added_w: Mapping[str, float], caps: Mapping[str, float]) -> str:
-    """Return why a start is too much now, with which `drawn_w` is drawn; '' where it is not.
+    """Return why a start is too much, with which `drawn_w` is drawn under each cap; '' where it is not.
 
-    What adds no watts under a cap is never too much there.
+    Where it adds no watts (`added_w`) under a cap it is never too much.
     """
     broken = [name for name in over_w(drawn_w, caps) if added_w[name] > 0]
     if not broken:
@@ -136,7 +137,7 @@ def stops_to_fit(
     jobs: Iterable[Stoppable],
     records: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[Any, str]:
-    """Jobs to stop so that nothing is drawn above the caps: those that lose the least per watt go first.
+    """Jobs to stop to be within the caps, each with why: those that lose the least per watt go first.
 
     Parameters
     ----------
@@ -155,11 +156,11 @@ def stops_to_fit(
         return job.lost(known.get(str(job.name), {})) / watts if watts > 0 else nan
 
     while any(watts > _SLACK_W for watts in left.values()):
-        prices = [(price(job), place) for place, job in enumerate(waiting)]
-        useful = [one for one in prices if not isnan(one[0])]
+        prices = {place: price(job) for place, job in enumerate(waiting)}
+        useful = [place for place in prices if not isnan(prices[place])]
         if not useful:
             break
-        job = waiting.pop(min(useful)[1])
+        job = waiting.pop(min(useful, key=prices.__getitem__))
         stopped.append(job)
         stops[job.name] = f"{max(left.values()):,.0f} W too many are drawn"
         left = {cap: watts - job.freed_w[cap] for cap, watts in left.items()}

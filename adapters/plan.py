@@ -69,7 +69,10 @@ def cluster_row(
     groups: Mapping[str, str | None],
     level: str,
 ) -> dict[str, Any]:
-    """Return a cluster as instances have it; `groups` are those of a `level`, each with the one above it."""
+    """Return a cluster as instances have it, with GPU types `kinds`; `groups` have the group above each.
+
+    They are of a `level`, but for those that are a machine with several kinds of GPUs, and so several nodes.
+    """
     above = [(group, {} if parent is None else {"parent": parent}) for group, parent in groups.items()]
     levels = {host_of(node["name"]): "host" for node in nodes}
     return {
@@ -107,7 +110,7 @@ def left_for(
         power_w[one.tenant] += one.power_w
     g_per_joule = (carbon_g_per_kwh or 0.0) / J_PER_KWH
     found = {
-        name: _but(tenant, gpus[name], power_w[name], round_s, g_per_joule)
+        name: _reduced(tenant, gpus[name], power_w[name], round_s, g_per_joule)
         for name, tenant in tenants.items()
     }
     for names in cohorts_of(tenants).values():
@@ -122,8 +125,8 @@ def left_for(
     return found
 
 
-def _but(tenant: Tenant, gpus: int, power_w: float, round_s: float, g_per_joule: float) -> dict[str, Any]:
-    """A tenant without what some of its jobs use."""
+def _reduced(tenant: Tenant, gpus: int, power_w: float, round_s: float, g_per_joule: float) -> dict[str, Any]:
+    """A tenant as sessions take it, its quotas less what jobs with these GPUs and watts use in a round."""
     joules = power_w * round_s
     used = {"power_w": power_w, "energy_j": joules, "carbon_g": joules * g_per_joule}
     stated = tenant.model_dump(exclude_none=True)
@@ -200,23 +203,25 @@ def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = ""
     """Say why none of the options of a job started, by their `needs`, or else by its `quota`."""
     needs = [one for one in needs if one.pool in left]
     fitting = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
+    over = [excess for need in fitting if (excess := _over(need, left[need.pool]))]
     first = dict.fromkeys(name for one in needs for name in left[one.pool].first)
     parts = list[str]()
     if not fitting and needs:
         least = min(needs, key=lambda one: (one.gpus * one.times, -left[one.pool].holds(one.gpus)))
         parts.append(_too_few(least, {one.pool: left[one.pool] for one in needs}))
-    elif len(over := [one for need in fitting if (one := _over(need, left[need.pool]))]) == len(fitting):
-        parts += [min(over)[1]] if over else []
+    elif len(over) == len(fitting):
+        parts += [text for _, text in sorted(over)[:1]]
         first = dict.fromkeys(name for one in left.values() for name in one.first)
     elif quota:
         parts.append(quota)
     if first or not parts:
         go = "goes" if len(first) == 1 else "go"
-        parts.append(f"{listed(first, '', _NAMED) or 'others'} {go} first")
+        parts.append(f"{listed(first, quote='', most=_NAMED) or 'others'} {go} first")
     return "; ".join(parts)
 
 
 def _too_few(need: Need, left: Mapping[str, Left]) -> str:
+    """Say which GPUs a need asks for, and how many of its pool or of any pool in `left` are free."""
     if need.times > 1:
         text = f"needs {need.times:,} times {count(need.gpus, 'GPU')} of one node"
         return f"{text}; there is room for {left[need.pool].holds(need.gpus):,}"
@@ -236,9 +241,8 @@ def _over(need: Need, left: Left) -> tuple[float, str] | None:
 def _unlike(*powers_w: float) -> list[str]:
     """Format amounts in kilowatts, with as many digits as tell them apart."""
     tries = ([f"{watts / 1e3:,.{digits}f} kW" for watts in powers_w] for digits in (1, 2, 3, 6))
-    return next(
-        (texts for texts in tries if len({*texts}) == len(texts)), [f"{w / 1e3} kW" for w in powers_w]
-    )
+    exact = [f"{watts / 1e3} kW" for watts in powers_w]
+    return next((texts for texts in tries if len({*texts}) == len(texts)), exact)
 
 
 def why_over_quota(

@@ -67,6 +67,7 @@ def divided(
     dict of str to str
         Pool of each node; the parts of a divided pool are called ``POOL/part1``, ``POOL/part2``.
     """
+    # Sets of nodes are integers with a bit for each node.
     bit = {node: 1 << i for i, node in enumerate(pools)}
 
     def mask(nodes: Iterable[str]) -> int:
@@ -77,6 +78,7 @@ def divided(
     for nodes in dict.fromkeys(apart):
         parts = _cut(parts, mask(nodes), running) or parts
     claims = sorted(claims, key=lambda claim: claim.since_s)
+    # Jobs of several nodes: the nodes with GPUs enough, and how many it needs -> since when one waits.
     wide: dict[tuple[int, int], float] = {}
     for claim in claims:
         if claim.nodes > 1:
@@ -84,6 +86,7 @@ def divided(
             wide.setdefault((able, claim.nodes), claim.since_s)
     # Only what has room before counts as harmed.
     wide = {key: since_s for key, since_s in wide.items() if _has_room(*key, parts)}
+    # Nodes that jobs ask for -> since when one waits, and whether one of these nodes has room now.
     cuts: dict[int, tuple[float, bool]] = {}
     for claim in claims:
         ready = free is None or any(free.get(node, 0) >= claim.gpus for node in claim.hosts)
@@ -98,7 +101,7 @@ def divided(
 
 
 def _cut(parts: list[int], hosts: int, running: list[int]) -> list[int] | None:
-    """Parts divided by a set of nodes; None where nothing changes, or a running job would be divided."""
+    """Parts, sets of nodes as bits, divided by `hosts`; None if that divides no part, or a running job."""
     if any(one & hosts and one & ~hosts for one in running):
         return None
     if not any(part & hosts and part & ~hosts for part in parts):
@@ -107,11 +110,12 @@ def _cut(parts: list[int], hosts: int, running: list[int]) -> list[int] | None:
 
 
 def _has_room(hosts: int, nodes: int, parts: list[int]) -> bool:
-    """Return whether one part holds at least so many of some nodes."""
+    """Return whether one part holds at least so many (`nodes`) of the nodes `hosts`."""
     return any((part & hosts).bit_count() >= nodes for part in parts)
 
 
 def _named(pools: Mapping[str, str], parts: list[list[str]]) -> dict[str, str]:
+    """Pool of each node, with the number of its part where its pool has several."""
     by_pool: dict[str, list[list[str]]] = {}
     for part in parts:
         by_pool.setdefault(pools[part[0]], []).append(part)

@@ -31,7 +31,7 @@ def why(error: Exception) -> str:
     if isinstance(error, InputError):
         return "; ".join(error.faults)
     text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-    message = echo(" ".join(text.split()), "", 200)
+    message = echo(" ".join(text.split()), quote="", most=200)
     return f"what it says cannot be used ({type(error).__name__}{': ' * bool(message)}{message})"
 
 

@@ -69,11 +69,15 @@ class Recorded:
     left_out: Counter[str] = field(default_factory=Counter)
     gpu_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     entries: list[Entry] = field(default_factory=list)
+    # Runs so far of each job, by its name; names of the nodes of each of `jobs`.
     _runs: Counter[str] = field(default_factory=Counter)
     _nodes: list[tuple[str, ...]] = field(default_factory=list)
 
     def add(self, job: TraceJob, state: str, waited_s: float, nodes: tuple[str, ...] = ()) -> None:
-        """Put a run of a job into the trace, numbered, with names as long as files take them."""
+        """Put a run of a job into the trace, numbered, with names as long as files take them.
+
+        It ended as `state` says, after it had waited for `waited_s` seconds, and was on `nodes`.
+        """
         self.ended[state] += 1
         self._runs[job.name] += 1
         run = self._runs[job.name]
@@ -133,20 +137,21 @@ class Recorded:
         start_s = np.array([job.submitted_s + (job.waited_s or 0.0) for job in self.jobs])
         end_s = start_s + [job.duration_s for job in self.jobs]
         found = defaultdict[str, list[tuple[float, str]]](list)
-        for place, there, held in self._held() if self.cluster is not None else ():
+        for (of, name), there, held in self._held() if self.cluster is not None else ():
             jobs, gpus = np.array(held, dtype=np.int64).T
             most, at_s, beyond_h = _most_held(start_s[jobs], end_s[jobs], gpus, there)
             if most > there:
-                moment = datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ")[:-6]
-                where = f" {place[0]} {place[1]}" if place[0] else ""
+                moment = datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ").removesuffix("+00:00")
+                where = f" {of} {name}" if of else ""
                 told = f"jobs hold {most:,} GPUs{where} on {moment} UTC, of {there:,} that there are"
-                found[place[0]].append((beyond_h, told))
+                found[of].append((beyond_h, told))
         for some in found.values():
+            _, worst = max(some)
             others = f", the worst of {len(some):,}" if len(some) > 1 else ""
-            yield Entry("doubtful", f"{max(some)[1]}{others}", gpu_h=sum(hours for hours, _ in some))
+            yield Entry("doubtful", f"{worst}{others}", gpu_h=sum(hours for hours, _ in some))
 
     def _held(self) -> Iterator[tuple[tuple[str, str], int, Held]]:
-        """Yield what is counted (a type, a node, all), its GPUs, and those that jobs hold of it.
+        """Yield what is counted (a type or node, with its name, or all), its GPUs, and what jobs hold of it.
 
         Slices are no GPUs. A record does not tell how many GPUs a job has on each of its nodes: on each count
         those for which the others have no room.
@@ -167,8 +172,8 @@ class Recorded:
                 free = sum(nodes[name] for name in own) - job.gpus
                 for name in own:
                     on["on node", name].append((j, max(0, nodes[name] - free)))
-        for place, held in on.items():
-            yield place, (of_type if place[0] == "of type" else nodes)[place[1]], held
+        for (of, name), held in on.items():
+            yield (of, name), (of_type if of == "of type" else nodes)[name], held
         whole: Held = [(j, job.gpus) for j, job in enumerate(self.jobs) if job.gpu_type not in slices]
         if whole:
             yield ("", ""), sum(n for kind, n in of_type.items() if kind not in slices), whole
@@ -186,9 +191,10 @@ def _most_held(
 
 
 def _size_told(machines: Sequence[Machine]) -> str:
-    """Nodes with their whole GPUs, and slices with the boards that these are of."""
+    """Say how many nodes, whole GPUs, and slices of how many boards there are."""
     parts = [{kind: n for kind, n in one.kinds.items() if part_named(kind).kind} for one in machines]
-    slices, boards = (sum(sum(counts.values()) for counts in some) for some in (parts, map(boards_of, parts)))
+    slices = sum(sum(counts.values()) for counts in parts)
+    boards = sum(sum(boards_of(counts).values()) for counts in parts)
     whole = sum(sum(one.kinds.values()) for one in machines) - slices
     told = [count(whole, "GPU")] if whole or not slices else []
     told += [f"{count(slices, 'slice')} of {count(boards, 'board')}"] if slices else []
@@ -238,7 +244,7 @@ def cluster_of(
     if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
         told = f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server"
         entries.append(Entry("assumed", told))
-    used = set[str]()
+    used = set[str]()  # switches with nodes below
     for machine in machines:
         above, seen = machine.parent, set[str]()
         while above is not None and above not in seen:

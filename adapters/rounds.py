@@ -90,7 +90,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def take(self, made: Round) -> None:
-        """Say how a decision ended."""
+        """Take over from the session's round how its decision ended."""
         self.number, self.gap = made.number, made.decision.gap
         self.reason = made.decision.brief.termination.reason
         self.decided_s += made.decision.time_s["total"]
@@ -188,11 +188,12 @@ def tell(
 
 
 def _as_launched(job: Mapping[str, Any]) -> dict[str, Any]:
-    """A job that runs without anything that its user says: its one option is what it has."""
+    """A running job without what its user says of it: what it has now is its one option."""
     table, current = job["options"], job["current"]
     own = {name: value for name, value in current.items() if name in ("gpus", "pool", *SETTINGS)}
     rows = zip(*(table.get(name, [value] * len(table["gpus"])) for name, value in own.items()), strict=True)
     place = [*rows, tuple(own.values())].index(tuple(own.values()))
+    # What it has may be none of the table's rows: then it draws as much as the largest of them.
     power_w = [*table["power_w"], max(table["power_w"])][place]
     kept = {name: job[name] for name in ("name", "current", "preemptible", "tenant") if name in job}
     options = {name: [value] for name, value in own.items()} | {"power_w": [power_w], "rate": [1.0]}
@@ -200,7 +201,7 @@ def _as_launched(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refused(session: RecordedSession, jobs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Tell a session of jobs, by halves where some cannot be told, and these, and why."""
+    """Tell a session of jobs, by halves where that fails; yield the names of those refused, and why."""
     try:
         if jobs:
             session.upsert(jobs)

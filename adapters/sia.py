@@ -254,6 +254,7 @@ class GoodputPolicy:
         return self._session
 
     def _type(self, name: str, nodes: Mapping[int, Node]) -> _Type:
+        """A type of GPUs with its nodes; a ValueError where these do not all have as many GPUs."""
         counts = {int(node.resources.get(GPU, 0)) for node in nodes.values()}
         if len(counts) > 1 or min(counts) < 1:
             found = " and ".join(str(count) for count in sorted(counts))
@@ -267,19 +268,15 @@ class GoodputPolicy:
         held: dict[str, dict[str, Any] | None] = {}
         for job, allocation in allocations.items():
             name, places = allocation or (None, ())
-            held[job] = None
+            held[job], where = None, f"base_allocations: job '{job}'"
             if name is None or not len(places):
                 continue
             on: dict[str, list[int]] = {}
             for node in places:
                 if name not in self._types or node not in self._types[name].nodes:
-                    raise ValueError(
-                        f"base_allocations: job '{job}' is on node {node} of '{name}', which is not there"
-                    )
+                    raise ValueError(f"{where} is on node {node} of '{name}', which is not there")
                 if taken[name, node] == self._types[name].gpus_per_node:
-                    raise ValueError(
-                        f"base_allocations: job '{job}' has no GPU left on node {node} of '{name}'"
-                    )
+                    raise ValueError(f"{where} has no GPU left on node {node} of '{name}'")
                 on.setdefault(_label(name, node), []).append(taken[name, node])
                 taken[name, node] += 1
             held[job] = {"gpus": len(places), "pool": name, "nodes": on}
@@ -307,7 +304,7 @@ class GoodputPolicy:
         if odd := [row for row in rows if not np.isfinite(row.goodput)]:
             where = f"{odd[0].gpus} GPUs of '{odd[0].type}'"
             raise ValueError(f"jobs: job '{name}' has a goodput of {odd[0].goodput} on {where}")
-        now = None if held is None else (held["pool"], held["gpus"])
+        now = None if held is None else (held["pool"], held["gpus"])  # as a row begins
         if held is not None and job.scaling_underway:
             rows = [row for row in rows if row[:2] == now]
             if not rows:
@@ -355,7 +352,7 @@ class GoodputPolicy:
         return max(1, job.min_replicas[name]), max(1, job.max_replicas[name])
 
     def _goodput(self, job: Job, one: _Type, ran: Sequence[str], gpus: IntArray) -> FloatArray:
-        """Compute goodput by the job's function; on a type that it has not run on, by that of another one."""
+        """Goodput on counts of GPUs of a type; by the function of another one if the job `ran` only there."""
         replicas, ratio, source = gpus // job.scale_unit[one.name], 1.0, one
         if one.name not in ran:
             source = self._types[ran[0]]

@@ -23,6 +23,7 @@ from wattsched.serve.recorded import RecordedSession
 
 _GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
 _SEEN_S = 5.0
+"""Seconds within which the watch has to show what was done."""
 _MOST_EVENTS, _EVENT_EVERY_S = 20, 60.0
 """Most events in a round, as they take its time, and least seconds between two events of a pod."""
 _MOST_CHARACTERS = 1000
@@ -30,17 +31,12 @@ _MOST_CHARACTERS = 1000
 
 
 def _event(pod: KubePod, reason: str) -> dict[str, Any]:
-    moment = datetime.now(UTC)
-    now = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Event of the API that says why a pod waits."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    about = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
     return {
         "metadata": {"name": f"{pod.name[:230].rstrip('-.')}.{time.time_ns():x}", "namespace": pod.namespace},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-        },
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
         "type": "Normal",
         "reason": "Waits",
         "message": f"waits, {reason}"[:_MOST_CHARACTERS],
@@ -70,6 +66,7 @@ class Actions:
     journal: RecordedSession
     launches: Launches = field(default_factory=Launches)
     number: int = 0
+    # By uid: pods that were changed, which the watch has not shown yet; the last reason reported, and when.
     _unseen: dict[str, KubePod] = field(default_factory=dict)
     _reported: dict[str, tuple[str, float]] = field(default_factory=dict)
 
@@ -104,6 +101,7 @@ class Actions:
         return f"{pod.uid}-{kind}-round{self.number}-{time.time_ns()}"
 
     def _bind(self, binding: Binding) -> None:
+        """Bind a pod, and annotate it with its sealed launch, in one step."""
         pod = binding.pod
         self._unseen[pod.uid] = pod
         try:
@@ -127,7 +125,7 @@ class Actions:
         return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Write an event for each pod whose reason to wait has changed, up to a limit per round."""
+        """Write events of waiting pods whose job's reason (`why`) has changed, up to a limit per round."""
         pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
         self._reported = {uid: last for uid, last in self._reported.items() if uid in pods}
         now_s, n_left = time.monotonic(), _MOST_EVENTS
@@ -192,7 +190,7 @@ class Actions:
         for uid, pod in list(self._unseen.items()):
             if not self.mirror.wait(partial(_is_changed, uid), _SEEN_S):
                 found = self.api.pod(pod.namespace, pod.name)
-                if found is not None and found["metadata"]["uid"] == uid and _changed(found):
+                if found is not None and found["metadata"]["uid"] == uid and _is_changed(uid, {uid: found}):
                     why = f": {fault}" if (fault := self.mirror.fault) else ""
                     raise KubernetesError(f"the watch lags behind what was done{why}")
                 # It was not done, or another pod has its name: the watch will tell.
@@ -200,9 +198,6 @@ class Actions:
 
 
 def _is_changed(uid: str, pods: Mapping[str, Any]) -> bool:
-    return _changed(pods.get(uid))
-
-
-def _changed(found: Mapping[str, Any] | None) -> bool:
-    """True if a pod is bound, deleted, or gone."""
+    """True if a pod of the API's pods, by uid, is bound, deleted, or gone."""
+    found = pods.get(uid)
     return found is None or bool(found["spec"].get("nodeName") or found["metadata"].get("deletionTimestamp"))

@@ -56,6 +56,7 @@ class Announcing(Actions):
     patience_s: float = field(default=60.0, kw_only=True)
     binding_s: float = field(default=30.0, kw_only=True)
     _announced: dict[str, Announcement] = field(default_factory=dict)
+    # Jobs that let others go first, and until when by the extender's clock.
     _aside: dict[str, float] = field(default_factory=dict)
     _adopted: bool = False
 
@@ -65,7 +66,7 @@ class Announcing(Actions):
             self._adopt(site)
         waiting = {uid for uid, pod in site.pods.items() if pod.waiting}
         self._announced = {uid: one for uid, one in self._announced.items() if uid in waiting}
-        self._put_aside()
+        self._let_others_first()
         self._withdraw({one.job for one in self._announced.values() if self._is_over(one, site)})
         return {uid: one.binding for uid, one in self._announced.items()}
 
@@ -75,18 +76,18 @@ class Announcing(Actions):
         self._aside = {name: until_s for name, until_s in self._aside.items() if until_s > now_s}
         return dict.fromkeys(self._aside, "the scheduler did not bind it where it was to go; others go first")
 
-    def _put_aside(self) -> None:
+    def _let_others_first(self) -> None:
+        """Put jobs aside whose pods the scheduler was told a node of, and did not bind in time."""
         now_s = self.extender.clock()
         for uid, one in self._announced.items():
             age_s = now_s - one.begun_s
-            if not one.withdrawn and age_s > self.patience_s and self.extender.passed_ago_s(uid) <= age_s:
+            if not one.withdrawn and age_s > self.patience_s and self.extender.told_node_ago_s(uid) <= age_s:
                 self._aside[one.job] = now_s + self.binding_s + self.patience_s
 
     def give_way(self, load: Load, cap_w: float) -> bool:
         """Withdraw pods whose GPUs others took, and the newest that exceed the cap; True if any was."""
-        full = {
-            node.name for node in load.site.nodes.values() if load.used[node.name] > node.gpus - node.broken
-        }
+        nodes = load.site.nodes.values()
+        full = {node.name for node in nodes if load.used[node.name] > node.gpus - node.broken}
         standing = [one for one in self._announced.values() if not one.withdrawn]
         names = {one.job for one in standing if one.binding.node in full}
         now_s = self.extender.clock()
@@ -99,7 +100,7 @@ class Announcing(Actions):
         return bool(names)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
-        """Announce the nodes of a job's pods, all at once; withdraw what could not be announced."""
+        """Announce the nodes of a job's pods, all at once; return what was, and which was refused and why."""
         now_s = self.extender.clock()
         self._announced |= {one.pod.uid: Announcement(one, now_s) for one in bindings}
         # Before they are annotated, as the scheduler calls at once.
@@ -110,10 +111,10 @@ class Announcing(Actions):
             return done, refused
         finally:
             if len(done) < len(bindings):
-                self._withdraw({name}, {one.pod.uid for one in done})
+                self._withdraw({name}, kept={one.pod.uid for one in done})
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Publish the round's decision on every pod: its node, or the reason why it waits."""
+        """Publish the round's decision on every pod: its node or why it waits, by pod or else by job."""
         waits = {
             pod.uid: Opinion(why=why.get(pod.key) or why.get(job.name, "others go first"))
             for job in waiting.values()
@@ -139,7 +140,7 @@ class Announcing(Actions):
         for uid, one in withdrawn.items():
             one.withdrawn = True
             # Read after the refusal took effect, so that no later call of the scheduler is missed.
-            if self.extender.passed_ago_s(uid) > self.binding_s:
+            if self.extender.told_node_ago_s(uid) > self.binding_s:
                 del self._announced[uid]
 
     def _adopt(self, site: Site) -> None:
@@ -149,10 +150,11 @@ class Announcing(Actions):
             if launch is not None and launch.node is not None and launch.node in site.nodes:
                 binding = Binding(pod, launch.node, launch)
                 self._announced[uid] = Announcement(binding, self.extender.clock(), withdrawn=True)
-                self.extender.note_passed(uid)
+                self.extender.note_told_node(uid)  # perhaps just before we began
         self._adopted = True
 
     def _bind(self, binding: Binding) -> None:
+        """Annotate a pod with its sealed launch and node: it is the scheduler that binds it."""
         pod = binding.pod
         launch = binding.launch.model_copy(update={"node": binding.node})
         annotations = self.launches.sealed(launch).annotations()

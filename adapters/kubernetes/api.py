@@ -71,7 +71,7 @@ class Api:
         self._watches = set[Any]()
 
     def call(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Document that a method of the client answers."""
+        """Call a method of the client, and return the document that the server answers."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -81,9 +81,11 @@ class Api:
         except ApiException as error:
             raise refusal(error.status, error.body or error.reason) from None
         except (HTTPError, OSError) as error:
-            raise KubernetesError(f"the API server does not answer: {echo(error, '', 200)}") from None
+            text = echo(error, quote="", most=200)
+            raise KubernetesError(f"the API server does not answer: {text}") from None
         except ValueError as error:
-            raise KubernetesError(f"the API server answers no JSON: {echo(error, '', 200)}") from None
+            text = echo(error, quote="", most=200)
+            raise KubernetesError(f"the API server answers no JSON: {text}") from None
 
     def call_or_none(self, method: Callable[..., Any], *arguments: Any) -> Any:
         """Call the API as `call` does; return None for what is not there."""
@@ -113,7 +115,7 @@ class Api:
         return method(*arguments, _preload_content=False, **named)
 
     def listed(self, method: Callable[..., Any], **named: Any) -> tuple[list[Any], str]:
-        """All objects of a kind, and the version of the list."""
+        """All objects that a method of the client lists, page by page, and the version of the list."""
         found, going_on = list[Any](), ""
         while True:
             more = {"_continue": going_on} if going_on else {}
@@ -128,7 +130,7 @@ class Api:
                 return found, version
 
     def watched(self, method: Callable[..., Any], version: str) -> Iterator[dict[str, Any]]:
-        """Events of a kind since a version; the first is empty and says that the watch stands."""
+        """Events of what a method lists, since a version; the first is empty: the watch stands."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -154,7 +156,7 @@ class Api:
         except ApiException as error:
             raise refusal(error.status, error.body or error.reason) from None
         except (HTTPError, OSError, ValueError) as error:
-            raise KubernetesError(f"the watch broke off: {echo(error, '', 200)}") from None
+            raise KubernetesError(f"the watch broke off: {echo(error, quote='', most=200)}") from None
 
     def end_watches(self) -> None:
         """End all watches that stand; who waits for their events goes on at once."""
@@ -232,16 +234,16 @@ def _settings(kubeconfig: str | None) -> Any:
             if kubeconfig is not None:
                 with open_file(kubeconfig):  # of a pipe the client would wait for an end
                     pass
-                raise config.ConfigException
+                raise config.ConfigException  # on to the file, also within a pod
             config.load_incluster_config(client_configuration=settings)
         except config.ConfigException:
             config.load_kube_config(kubeconfig, client_configuration=settings)
     except OSError as error:
         text = f"{error.filename}: {error.strerror.lower()}" if error.filename and error.strerror else error
-        raise KubernetesError(f"no configuration of a cluster: {echo(text, '', 300)}") from None
+        raise KubernetesError(f"no configuration of a cluster: {echo(text, quote='', most=300)}") from None
     except config.ConfigException as error:
         # What follows a brace is an entry of the file, which may hold a token.
-        text = echo(re.sub(r"\{.*", "...", str(error), flags=re.DOTALL), "", 300)
+        text = echo(re.sub(r"\{.*", "...", str(error), flags=re.DOTALL), quote="", most=300)
         if any(map(os.path.isfile, _files(kubeconfig))):
             raise InputError([f"is no kubeconfig: {text}"], os.pathsep.join(_files(kubeconfig))) from None
         raise KubernetesError(f"no configuration of a cluster: {text}") from None
@@ -284,15 +286,15 @@ def refusal(status: int | None, body: Any) -> KubernetesError:
         text = body
     if not status:  # as of a certificate that is not believed: nobody refused
         text = ": ".join(str(text).splitlines())
-        return KubernetesError(f"the API server does not answer: {echo(text, '', 300)}")
-    return KubernetesError(f"the API server refuses: {echo(text, '', 300)} ({status})", status)
+        return KubernetesError(f"the API server does not answer: {echo(text, quote='', most=300)}")
+    return KubernetesError(f"the API server refuses: {echo(text, quote='', most=300)} ({status})", status)
 
 
 def _event(line: bytes) -> dict[str, Any]:
+    """Event in a line of a watch; a `KubernetesError` where it says that the watch failed."""
     event: dict[str, Any] = json.loads(line)
     if event["type"] == "ERROR":
         status = event["object"]
-        raise KubernetesError(
-            echo(status.get("message", "the watch failed"), "", 200), status.get("code") or 0
-        )
+        text = echo(status.get("message", "the watch failed"), quote="", most=200)
+        raise KubernetesError(text, status.get("code") or 0)
     return event

@@ -213,8 +213,10 @@ class Extender:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ours, self.stale_s, self.clock = ours, stale_s, clock
-        self.counts = {"node": 0, "waits": 0, "none": 0}
-        self._changing, self._passed_s = Lock(), dict[str, float]()
+        self.counts = {"node": 0, "waits": 0, "none": 0}  # of questions, by their answers
+        self._changing = Lock()
+        # When the scheduler was last told the node of a pod, by uid and `clock`.
+        self._told_node_s = dict[str, float]()
         # One reference, so that a reader sees one decision as a whole.
         self._published: tuple[float, Mapping[str, Opinion]] | None = None
 
@@ -222,7 +224,7 @@ class Extender:
         """Take a decision, by the uid of each pod, for the last one."""
         with self._changing:
             self._published = (self.clock(), dict(opinions))
-            self._passed_s = {uid: then_s for uid, then_s in self._passed_s.items() if uid in opinions}
+            self._told_node_s = {uid: at_s for uid, at_s in self._told_node_s.items() if uid in opinions}
 
     def change(self, opinions: Mapping[str, Opinion]) -> None:
         """Change what the last decision says of some pods, all at once; it stays as old as it is."""
@@ -230,14 +232,14 @@ class Extender:
             then_s, known = self._published or (self.clock(), {})
             self._published = (then_s, {**known, **opinions})
 
-    def note_passed(self, uid: str) -> None:
+    def note_told_node(self, uid: str) -> None:
         """Take it that the scheduler was just told the node of a pod."""
-        self._passed_s[uid] = self.clock()
+        self._told_node_s[uid] = self.clock()
 
-    def passed_ago_s(self, uid: str) -> float:
+    def told_node_ago_s(self, uid: str) -> float:
         """Seconds since the scheduler was last told the node of a pod; infinite where it never was."""
         with self._changing:
-            return self.clock() - self._passed_s.get(uid, -inf)
+            return self.clock() - self._told_node_s.get(uid, -inf)
 
     @property
     def age_s(self) -> float:
@@ -249,7 +251,7 @@ class Extender:
         with self._changing:  # who is told a node is known before it can be refused again
             found = self.opinion(pod)
             if found is not None and found.node:
-                self.note_passed(pod["metadata"].get("uid", ""))
+                self.note_told_node(pod["metadata"].get("uid", ""))
         self.counts["none" if found is None else "node" if found.node else "waits"] += 1
         return found
 
@@ -287,17 +289,10 @@ def router_of(extender: Extender) -> APIRouter:
 
 
 def watch(extender: Extender, metrics: Metrics) -> None:
-    """Tell of an extender what Prometheus asks for."""
-    name, about = (
-        "wattsched_extender_decision_age_seconds",
-        "Age of the decision that questions are answered by",
-    )
-    metrics.watch(name, about, lambda: extender.age_s)
-    for kind, text in (
-        ("node", "sent to their node"),
-        ("waits", "refused"),
-        ("none", "left to the scheduler"),
-    ):
-        metrics.watch(
-            f"wattsched_extender_{kind}", f"Pods {text}", partial(extender.counts.__getitem__, kind)
-        )
+    """Let Prometheus see how old an extender's decision is, and how it has answered so far."""
+    about = "Age of the decision that questions are answered by"
+    metrics.watch("wattsched_extender_decision_age_seconds", about, lambda: extender.age_s)
+    answers = {"node": "sent to their node", "waits": "refused", "none": "left to the scheduler"}
+    for kind, text in answers.items():
+        number = partial(extender.counts.__getitem__, kind)
+        metrics.watch(f"wattsched_extender_{kind}", f"Pods {text}", number)

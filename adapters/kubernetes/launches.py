@@ -94,7 +94,7 @@ class Launches:
         self._key, self._known = key, dict[str, Launch]()
 
     def sealed(self, launch: Launch) -> Launch:
-        """Seal a launch, which is to be written."""
+        """Seal a launch that is to be written, and remember it."""
         sealed = launch.model_copy(update={"seal": self._seal(launch)})
         self._known[launch.uid] = sealed
         return sealed
@@ -112,6 +112,7 @@ class Launches:
         self._known = {uid: launch for uid, launch in self._known.items() if uid in present}
 
     def _stated(self, pod: KubePod) -> Launch | None:
+        """Launch that a pod's annotation states; None unless we sealed it for this pod."""
         try:
             launch = validated(Launch, json.loads(pod.annotations.get(LAUNCH, "null")))
         except (ValueError, RecursionError, InputError):
@@ -120,6 +121,7 @@ class Launches:
         return launch if own and launch.uid == pod.uid else None
 
     def _seal(self, launch: Launch) -> str:
+        """HMAC of a launch by our key, in hexadecimal; empty without a key."""
         if self._key is None:
             return ""
         said = json.dumps(launch.model_dump(exclude_none=True, exclude={"seal"}), sort_keys=True)

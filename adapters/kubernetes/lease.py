@@ -35,6 +35,7 @@ class Lease(HeldLease):
     api: Api = field(kw_only=True)
     namespace: str = field(kw_only=True)
     name: str = field(kw_only=True)
+    # Holder and time of renewal as they were last, since when they are so, and how often they changed.
     _seen: tuple[Any, ...] = ()
     _seen_s: float = 0.0
     _changes: int = 0
@@ -56,6 +57,7 @@ class Lease(HeldLease):
         return bool(self._holder) and self._changes > 1  # the first one is that we see it
 
     def _renew(self) -> None:
+        """Write the Lease as ours from now on, unless another process renews it."""
         now_s, found = time.monotonic(), self._found()
         before: Mapping[str, Any] = {} if found is None else found["spec"]
         self._holder = before.get("holderIdentity") or ""
@@ -67,14 +69,10 @@ class Lease(HeldLease):
             self._held_s = -1e9
             return
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        mine = {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self.duration_s),
-            "renewTime": moment,
-        }
         since = before.get("acquireTime") if self._holder == self.identity else moment
+        mine = {"holderIdentity": self.identity, "leaseDurationSeconds": int(self.duration_s)}
         try:
-            self._write(found, {**mine, "acquireTime": since or moment})
+            self._write(found, {**mine, "renewTime": moment, "acquireTime": since or moment})
         except KubernetesError as error:
             if error.status == _CONFLICT:  # another one was quicker
                 return
@@ -93,7 +91,7 @@ class Lease(HeldLease):
         return self.api.call_or_none(self.api.leases.read_namespaced_lease, self.name, self.namespace)
 
     def _write(self, found: Any, spec: Mapping[str, Any]) -> None:
-        """Make it, or replace it if it still is as it was found."""
+        """Make the Lease with a `spec`, or replace the one `found`, if it still is as it was."""
         if found is None:
             body = {"metadata": {"name": self.name}, "spec": dict(spec)}
             self.api.call(self.api.leases.create_namespaced_lease, self.namespace, body)

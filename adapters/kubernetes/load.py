@@ -124,6 +124,7 @@ class Load(Drawing):
     leaving: list[KubePod] = field(default_factory=list)
     node_w: dict[str, float] = field(default_factory=dict)
     soon_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # Watts that present pods add to idle GPUs, by uid; what each host has left of each resource.
     _added_w: dict[str, float] = field(default_factory=dict)
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
     under: dict[str, list[str]] = field(default_factory=dict)
@@ -185,9 +186,8 @@ class Load(Drawing):
         """Resources of which a node has less left than a pod asks for."""
         short = self.free(node) < pod.gpus
         gpus = [name for name in pod.resources if short or name not in node.resources]
-        return gpus + [
-            what for what, most in pod.needs.items() if 0 < most > self._left(node.name, what) + _SLACK
-        ]
+        needs = pod.needs.items()
+        return gpus + [what for what, most in needs if 0 < most > self._left(node.name, what) + _SLACK]
 
     def copies(self, pod: KubePod, node: KubeNode, what: Iterable[str]) -> int:
         """Return the number of pods like one that fit on a node, by its GPUs and some other resources."""
@@ -210,7 +210,7 @@ class Load(Drawing):
             _room={name: dict(room) for name, room in self._room.items()},
         )
         for pod in pods:
-            left._count(pod, pod.node, self._added_w[pod.uid], -1)
+            left._count(pod, pod.node, self._added_w[pod.uid], sign=-1)
         return left
 
     def emptied(self) -> Load:
@@ -219,19 +219,16 @@ class Load(Drawing):
         return replace(self, used=Counter(), node_w=dict(self.node_w), _room=room)
 
     def place(self, pod: KubePod, wanted: str) -> str | None:
-        """The node wanted, or another one of its pool where a pod has room and leaves the least."""
+        """The node wanted, or that of its pool where a pod has room and leaves the fewest GPUs, if any."""
         if self.has_room(pod, wanted):
             return wanted
         pool = self.pools.of_node.get(wanted)
-        others = [
-            node
-            for node in self.site.nodes.values()
-            if self.pools.of_node[node.name] == pool and self.has_room(pod, node.name)
-        ]
+        alike = (node for node in self.site.nodes.values() if self.pools.of_node[node.name] == pool)
+        others = [node for node in alike if self.has_room(pod, node.name)]
         return min(others, key=lambda node: (self.free(node), node.name)).name if others else None
 
     def placed(self, start: Start) -> tuple[tuple[Binding, ...], str]:
-        """Count the pods of a start on nodes that have room for them; those that had, and why not all."""
+        """Count the pods of a start that find room; return where they do, and why not all do, or ''."""
         found = list[Binding]()
         for one in start.bindings:
             pod = self.site.pods.get(one.pod.uid)
@@ -266,14 +263,15 @@ class Load(Drawing):
 
     def take(self, binding: Binding) -> None:
         """Count a pod as bound."""
-        self._count(binding.pod, binding.node, self.added_w(binding.node, binding.launch), 1)
+        self._count(binding.pod, binding.node, self.added_w(binding.node, binding.launch), sign=1)
 
     def give_back(self, bindings: Iterable[Binding]) -> None:
         """Count pods as not bound."""
         for one in bindings:
-            self._count(one.pod, one.node, self.added_w(one.node, one.launch), -1)
+            self._count(one.pod, one.node, self.added_w(one.node, one.launch), sign=-1)
 
     def _count(self, pod: KubePod, node: str, added_w: float, sign: int) -> None:
+        """Count a pod on a node (`sign` 1) or no longer (-1), with the watts that it adds to idle GPUs."""
         self.used[node] += sign * pod.gpus
         self.node_w[node] += sign * added_w
         for what, amount in pod.needs.items():
@@ -340,13 +338,14 @@ def load_of(
 
 
 def _count_present(load: Load, pod: KubePod, present: list[KubePod], launch: Launch | None) -> None:
+    """Count a pod on its node, without a launch as others'; put one of ours that stays into `present`."""
     node = load.site.nodes[pod.node]
     if launch is not None:
         launch = _sound(launch, load.idle_w(node.name))
     most_w = load.options.max_power_w(load.options.type_of(node))
     each_w = most_w if launch is None else launch.power_w / launch.gpus
     added_w = pod.gpus * (each_w - load.idle_w(node.name))
-    load._count(pod, pod.node, added_w, 1)
+    load._count(pod, pod.node, added_w, sign=1)
     load._added_w[pod.uid] = added_w
     if pod.leaving and load.site.time_s < pod.deletion_s + LEAVING_S:
         load.soon[pod.node] += pod.gpus
@@ -360,16 +359,16 @@ def _count_present(load: Load, pod: KubePod, present: list[KubePod], launch: Lau
 
 
 def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
-    """Count pods of a gang as bound whose others are: those that a kill of ours or a failure left behind.
+    """Count waiting pods of a gang (`late`) as bound, as others are on nodes (`there`), or `coming` to some.
 
-    Some others may be coming to nodes that they were announced.
+    An eviction of ours or a failure may have left them behind. They go to nodes as the gang was launched.
     """
     launch = load.launches[there.pods[0].uid]
     planned = Counter(launch.gang or {})
     planned.subtract([*(pod.node for pod in there.pods), *coming])
-    most = len(late.pods)
+    most = len(late.pods)  # whatever numbers an annotation states
     wanted = [node for node, pods in sorted(planned.items()) for _ in range(max(0, min(pods, most)))]
-    wanted += [there.pods[0].node] * len(late.pods)
+    wanted += [there.pods[0].node] * most
     bindings = list[Binding]()
     size = there.pods[0].gang_size or len(late.pods)
     missing = max(0, size - len(there.pods) - len(coming))

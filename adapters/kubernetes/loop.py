@@ -81,7 +81,7 @@ class Rounds(RoundLoop[Report]):
         return load_of(site, self.policy.options, self.policy.ours, held, launches)
 
     def prepared(self, load: Load, cap: Cap, report: Report) -> Load:
-        """Bind pods whose gang is on nodes already; they are counted."""
+        """Bind pods whose gang is on nodes already; `load` no longer counts those that have to wait."""
         gangs: dict[str, list[Binding]] = {}
         for one in load.due:
             gangs.setdefault(f"{one.pod.namespace}/gang:{one.pod.gang}", []).append(one)
@@ -118,7 +118,10 @@ class Rounds(RoundLoop[Report]):
         return replace(plan, reasons=queued(plan, round, cap_w) | plan.reasons | roomless)
 
     def _mended(self, plan: Plan, round: Round, cap_w: float, *, last: bool) -> bool:
-        """Tell the session what cannot be of a plan; whether there is any. The last time, more than that."""
+        """Tell the session what of a plan cannot be done; True if there is any, so that it decides again.
+
+        The `last` time, tell it of all that might fail.
+        """
         if guarded := self.refused(plan.stops, round.load):
             round.guarded.update(guarded)
             self._pin(guarded, round)
@@ -159,7 +162,7 @@ class Rounds(RoundLoop[Report]):
         return str(self.actions.stop(load.ours[name], why))
 
     def start_job(self, start: Start, load: Load, cap_w: float, report: Report) -> str:
-        """Bind the pods of a job if all have room, and it is not too much."""
+        """Bind the pods of a job if all have room within the caps; '' or why not. Refused pods are noted."""
         bindings, why = load.placed(start)
         bound = list[Binding]()
         try:
@@ -177,7 +180,7 @@ class Rounds(RoundLoop[Report]):
         return ""
 
     def give_back(self) -> dict[str, str]:
-        """Take what we wrote off all pods; of which, and why not."""
+        """Take what we wrote off all pods; return these, each with why that was refused or ''."""
         found: dict[str, str] = self.actions.give_back(self.seen().pods.values())
         return found
 

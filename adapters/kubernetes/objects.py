@@ -20,18 +20,8 @@ MOST_CONDITIONS = 500
 """Labels, values and tolerations of a pod that are looked at, for every node."""
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
-_SUFFIXES = {
-    "": 1.0,
-    "n": 1e-9,
-    "u": 1e-6,
-    "m": 1e-3,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "E": 1e18,
-}
+_SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3}
+_SUFFIXES |= {letter: 1000.0**power for power, letter in enumerate("kMGTPE", start=1)}
 _SUFFIXES |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}
 
 
@@ -45,6 +35,7 @@ def quantity(text: Any) -> float:
 
 
 def _time_s(value: Any) -> Any:
+    """Seconds since 1970 of a time that is a text; anything else is left to its validator."""
     if not isinstance(value, str):
         return value
     if (moment := datetime.fromisoformat(value)).tzinfo is None:
@@ -52,18 +43,12 @@ def _time_s(value: Any) -> Any:
     return moment.timestamp()
 
 
-def _none_is_empty(value: Any) -> Any:
-    return {} if value is None else value
-
-
-def _nothing_for_null(value: Any) -> Any:
-    return [] if value is None else value
-
-
+_empty_object = BeforeValidator(lambda value: {} if value is None else value)
+_empty_list = BeforeValidator(lambda value: [] if value is None else value)
 Quantity = Annotated[float, BeforeValidator(quantity), Field(allow_inf_nan=False)]
-Resources = Annotated[dict[str, Quantity], BeforeValidator(_none_is_empty)]
-Texts = Annotated[dict[str, str], BeforeValidator(_none_is_empty)]
-Several = Annotated[list[ItemT], BeforeValidator(_nothing_for_null)]
+Resources = Annotated[dict[str, Quantity], _empty_object]
+Texts = Annotated[dict[str, str], _empty_object]
+Several = Annotated[list[ItemT], _empty_list]
 """A list, empty where the API says null."""
 Moment = Annotated[float | None, BeforeValidator(_time_s)]
 
@@ -214,7 +199,7 @@ class _Expression(_Frozen):
     values: tuple[str, ...] | None = None
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """True if labels are as it says."""
+        """True if a node's labels meet this condition."""
         value, values = labels.get(self.key), self.values or ()
         match self.operator:
             case "In":
@@ -291,7 +276,7 @@ class Constraints:
 def constraints_of(
     selector: Mapping[str, str], affinity: Any, tolerations: Sequence[Toleration]
 ) -> Constraints:
-    """Constraints of a pod."""
+    """Constraints of a pod on nodes; `odd` says why they cannot be told, as where there are too many."""
     chosen, tolerated = tuple(sorted(selector.items())), tuple(tolerations)
     if affinity is None and len(chosen) + len(tolerated) <= MOST_CONDITIONS:
         return Constraints(chosen, None, tolerated)
@@ -309,6 +294,6 @@ def constraints_of(
         for one in (*(term.labels or ()), *(term.fields or ()))
     )
     if size + len(tolerated) + len(chosen) > MOST_CONDITIONS:
-        text = f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
-        return Constraints(odd=text)
+        odd = f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
+        return Constraints(odd=odd)
     return Constraints(chosen, required.terms if required else None, tolerated, odd)

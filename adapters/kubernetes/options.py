@@ -18,14 +18,7 @@ from pydantic import Field
 from wattsched.adapters.allowed import JobOptions
 from wattsched.adapters.kubernetes.launches import WRITTEN, annotation
 from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, GPU, PREFIX, KubeNode, KubePod, Site
-from wattsched.adapters.options import (
-    PLAIN_S,
-    Stated,
-    StatedOptions,
-    merged,
-    plain_table,
-    with_table,
-)
+from wattsched.adapters.options import PLAIN_S, Stated, StatedOptions, merged, plain_table, with_table
 from wattsched.adapters.pools import Claim, divided
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.gpu_parts import part_named
@@ -73,7 +66,7 @@ class KubernetesOptions(StatedOptions):
         return name if name in self.tenants else None
 
     def gpu_type_named(self, product: str) -> str:
-        """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``."""
+        """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``: that stated, or its first word known."""
         if product in self.products:
             return self.products[product]
         if product in self.gpu_types:
@@ -136,7 +129,7 @@ def jobs_of(pods: Iterable[KubePod]) -> dict[str, KubeJob]:
 
 
 def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]) -> JobOptions:
-    """Read the fields of a job that a pod's annotations state; values are JSON, and bare words texts."""
+    """Read what a pod's annotations state of its job, as JSON or words; `kind_of` is the GPU type by pool."""
     document: dict[str, Any] = {}
     own = {name: text for name, text in pod.annotations.items() if name.startswith(PREFIX)}
     options.allow.require_short(*own, *own.values())
@@ -206,9 +199,8 @@ def fields_of(
     try:
         fields = with_table(fields, options.tables)
     except InputError as error:
-        raise InputError(
-            [_as_annotation(one) for one in error.faults] if own.options else error.faults
-        ) from None
+        faults = [_as_annotation(one) for one in error.faults] if own.options else error.faults
+        raise InputError(faults) from None
     given = {name: value for name, value in fields.items() if name not in ("preemptible", *_FIXED)}
     if "model" in given:
         given["gpu_counts"] = [job.gpus]
@@ -217,7 +209,7 @@ def fields_of(
 
 
 def taken_gpus(job: KubeJob, size: int) -> int:
-    """GPUs that a job takes of nodes of a size; more than it uses where its pods leave some of a node.
+    """GPUs that a job takes of nodes of `size` GPUs; more than it uses where its pods leave some of a node.
 
     None fit where a pod is larger than a node: 0.
     """
@@ -231,9 +223,9 @@ def taken_gpus(job: KubeJob, size: int) -> int:
 
 
 def possible(
-    job: KubeJob, table: Mapping[str, Any], pools: Sequence[str], site: PoolView
+    job: KubeJob, table: Mapping[str, Any], pools: Sequence[str], view: PoolView
 ) -> dict[str, list[Any]]:
-    """Rows of a table that the pods can be: their request, in each pool that they may use.
+    """Rows of a table with as many GPUs as a job's pods ask for, in each of the pools that they may use.
 
     No GPU draws less than an idle one, whatever a table says. Those that pods of a gang leave unused on whole
     nodes are taken, and are idle.
@@ -242,27 +234,28 @@ def possible(
     rows: dict[str, list[Any]] = {name: [] for name in columns}
     for i, (gpus, named) in enumerate(zip(columns.get("gpus", ()), columns.get("pool", ()), strict=True)):
         for pool in pools:
-            taken = taken_gpus(job, site.size[pool])
-            if gpus != job.gpus or named not in (pool, site.kind[pool]) or not taken:
+            taken = taken_gpus(job, view.size[pool])
+            if gpus != job.gpus or named not in (pool, view.kind[pool]) or not taken:
                 continue
             for name, column in columns.items():
                 rows[name].append(column[i])
             rows["gpus"][-1], rows["pool"][-1] = taken, pool
-            rows["power_w"][-1] = max(rows["power_w"][-1], gpus * site.idle_w[pool])
-            rows["power_w"][-1] += (taken - gpus) * site.idle_w[pool]
+            rows["power_w"][-1] = max(rows["power_w"][-1], gpus * view.idle_w[pool])
+            rows["power_w"][-1] += (taken - gpus) * view.idle_w[pool]
     if not rows.get("gpus"):
-        raise InputError([_why_none(job, columns, pools, site)])
+        raise InputError([_why_none(job, columns, pools, view)])
     return rows
 
 
-def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], site: PoolView) -> str:
-    if all(not taken_gpus(job, site.size[pool]) for pool in pools):
+def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], view: PoolView) -> str:
+    """Say why none of the options in a table's columns is one for a job's pods in some pools."""
+    if all(not taken_gpus(job, view.size[pool]) for pool in pools):
         return f"a pod asks for {job.pods[0].gpus} GPUs, and no node that it may have has so many"
     counts = sorted(set(columns.get("gpus", ())))
     if job.gpus not in counts:
         text = ", ".join(map(str, counts)) or "none"
         return f"its pods ask for {job.gpus} GPUs, and its options are for {text}"
-    kinds = ", ".join(sorted({site.kind[pool] for pool in pools}))
+    kinds = ", ".join(sorted({view.kind[pool] for pool in pools}))
     return f"its options for {job.gpus} GPUs are of none of the GPU types that it may use ({kinds})"
 
 
@@ -302,7 +295,7 @@ def hosts_of(job: KubeJob, nodes: Collection[KubeNode]) -> frozenset[str]:
 
 
 def complete(job: KubeJob) -> KubeJob:
-    """A waiting job with as many pods as its gang has."""
+    """A waiting job with as many pods as its gang has, the oldest; an `InputError` where some are missing."""
     if odd := [pod.odd for pod in job.pods if pod.odd]:
         raise InputError([odd[0]])
     first = job.pods[0]
@@ -343,7 +336,7 @@ def pools_of_site(
     together: Collection[frozenset[str]] = (),
     free: Mapping[str, int] | None = None,
 ) -> PoolView:
-    """Pools: nodes that are alike to all jobs that can run, and behind the same power caps."""
+    """Pools: nodes that are `divided` by no job that can run, and are behind the same power caps."""
     plain, kinds = dict[str, str](), dict[str, str]()
     for node in site.nodes.values():
         kinds[node.name] = options.type_of(node)

@@ -43,7 +43,7 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
         with alone(name, left_out):
             clock.require_time()
             job = complete(load.waiting[name])
-            said_by(job.pods[0], load.options, load.pools.kind)
+            said_by(job.pods[0], load.options, load.pools.kind)  # no pool is divided for one in error
             claims[name], whole[name] = claim_of(job, load.site), job
     load.pools = _divided(load, claims.values())
     records = [record for job in load.ours.values() if (record := _running_record(job, load))]
@@ -65,7 +65,7 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
 
 
 def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob], load: Load) -> list[Kept]:
-    """Make jobs those of the tenants that their pods are of; what is used by pods that cannot be stopped."""
+    """Put its tenant into each job's record; return what pods that cannot be stopped use of quotas."""
     for record in records:
         job = waiting.get(record["name"]) or load.ours[record["name"]]
         if (tenant := load.options.tenant_of(job.pods[0])) is not None:
@@ -79,7 +79,7 @@ def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob],
 
 
 def _divided(load: Load, claims: Iterable[Claim]) -> PoolView:
-    """Pools divided by what jobs that can run may have."""
+    """Pools of the nodes, divided by the `claims` of jobs that can run."""
     later = load.without(load.leaving)
     free = {node.name: later.free(node) for node in load.site.nodes.values() if node.ready}
     together = [frozenset(pod.node for pod in job.pods) for job in load.ours.values()]
@@ -87,7 +87,8 @@ def _divided(load: Load, claims: Iterable[Claim]) -> PoolView:
 
 
 def _fields(job: KubeJob, load: Load, claim: Claim) -> dict[str, Any]:
-    if not load.options.claims_on_any_node and any(pod.claims for pod in job.pods):
+    """Fields of a waiting job in the pools of which its claim has all nodes; an `InputError` without any."""
+    if not load.options.claims_on_any_node and any(pod.volume_claims for pod in job.pods):
         raise InputError(["has volumes of persistent volume claims; see claims_on_any_node"])
     pools = load.pools.within(claim.hosts)
     if not pools:
@@ -112,6 +113,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
     nodes, groups = list[dict[str, Any]](), dict[str, str | None]()
     next_free = dict[str, int]()
     for node in load.site.nodes.values():
+        # GPUs that take no job: on a ready node those that are broken or stay in use.
         fixed = node.broken + load.used[node.name] - load.soon[node.name] - own[node.name]
         shut = node.gpus - own[node.name] if not node.ready else min(fixed, node.gpus - own[node.name])
         idle_w, base_w = load.idle_w(node.name), load.options.server_w(load.options.types_of(node))
@@ -139,7 +141,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
-    """A job of ours that may be stopped; others are load."""
+    """A job of ours that may be stopped, as a session takes it; None for others, which count as load."""
     on_nodes = Counter(pod.node for pod in job.pods)
     pools = {load.pools.of_node[node] for node in on_nodes}
     ready = all(load.site.nodes[node].ready for node in on_nodes)
@@ -173,16 +175,16 @@ def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
 
 
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
-    """Compare a decision with what runs."""
+    """Starts and stops by which a decision differs from what runs, and why other jobs wait."""
     load = round.load
     starts, stops, moved, decided = list[Start](), _stuck(load), list[str](), set[str]()
-    for row, record, place, nodes in assigned(round.jobs, decision):
-        decided.add(row.job)
+    for one, record, row, nodes in assigned(round.jobs, decision):
+        decided.add(one.job)
         held = record.get("current")
         if held is None:
-            starts.append(_start(complete(load.waiting[row.job]), nodes, record["options"], place, load))
+            starts.append(_start(complete(load.waiting[one.job]), nodes, record["options"], row, load))
         elif nodes != {node: len(gpus) for node, gpus in held["nodes"].items()}:
-            moved.append(row.job)
+            moved.append(one.job)
     running = [record["name"] for record in round.jobs if "current" in record]
     stops |= {name: "is to wait" for name in running if name not in decided}
     stops = {name: why for name, why in stops.items() if name not in round.guarded}
@@ -196,23 +198,18 @@ def _stuck(load: Load) -> dict[str, str]:
 
 
 def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row: int, load: Load) -> Start:
-    """Pods of a job on the nodes that it was given."""
-    each, left = job.pods[0].gpus, list(job.pods)
+    """Start of a job's pods on nodes with so many GPUs each, by an option: a row of its table."""
+    each = job.pods[0].gpus
+    # What pods leave of a node is taken, and idle: no pod draws its watts.
     gaps = table["gpus"][row] - job.gpus
     power_w = table["power_w"][row] - gaps * load.pools.idle_w[table["pool"][row]]
-    speed = table["rate"][row] if "rate" in table else 1.0 / table["completion_s"][row]
+    rate = table["rate"][row] if "rate" in table else 1.0 / table["completion_s"][row]
     settings = {name: table[name][row] for name in SETTINGS if name in table}
     counts = dict[str, int]()
     for node, gpus in sorted(nodes.items(), key=lambda pair: (-pair[1], pair[0])):
         counts[node] = min(gpus // each, len(job.pods) - sum(counts.values()))
     places = [node for node, pods in counts.items() for _ in range(pods)]
     gang = {node: pods for node, pods in counts.items() if pods} if job.pods[0].gang else None
-    bindings = tuple(
-        Binding(
-            pod,
-            node,
-            Launch(uid=pod.uid, gpus=each, power_w=power_w / len(left), rate=speed, gang=gang, **settings),
-        )
-        for pod, node in zip(left, places, strict=True)
-    )
-    return Start(job, bindings)
+    alike = settings | {"gpus": each, "power_w": power_w / len(job.pods), "rate": rate, "gang": gang}
+    pairs = zip(job.pods, places, strict=True)
+    return Start(job, tuple(Binding(pod, node, Launch(uid=pod.uid, **alike)) for pod, node in pairs))

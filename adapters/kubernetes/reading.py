@@ -31,10 +31,7 @@ _GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/(?:gp
 AMD_GPU = "amd.com/gpu"
 
 _LABELS = {
-    "nvidia.com": (
-        *(f"{GPU}.product", f"{_GKE}-accelerator"),
-        "karpenter.k8s.aws/instance-gpu-name",
-    ),
+    "nvidia.com": (f"{GPU}.product", f"{_GKE}-accelerator", "karpenter.k8s.aws/instance-gpu-name"),
     "amd.com": ("amd.com/gpu.product-name",),
 }
 """Labels of nodes that name the product of a vendor's GPUs."""
@@ -109,7 +106,7 @@ class KubePod:
         Its GPUs by the resource that it asks for, such as ``nvidia.com/mig-1g.5gb``.
     needs : dict of str to float
         What it asks for besides GPUs; of every host port, 1.
-    claims : bool
+    volume_claims : bool
         Whether it has volumes of persistent volume claims.
     gang, gang_size : str, int
         Label, empty for a pod on its own; 0 where no size is stated.
@@ -135,7 +132,7 @@ class KubePod:
     phase: str
     gpus: int
     needs: dict[str, float]
-    claims: bool
+    volume_claims: bool
     labels: dict[str, str]
     annotations: dict[str, str]
     gang: str
@@ -334,6 +331,7 @@ def _nodes(row: Node, gpu_label: str) -> Iterator[KubeNode]:
 
 
 def _node(row: Node, gpu_label: str) -> KubeNode:
+    """Node as a whole, with GPUs of all kinds that it has."""
     there, labels = _gpus(row), row.metadata.labels
     resources = {name: _product(name, number, labels, gpu_label) for name, number in there.items()}
     kinds = Counter[str]()
@@ -355,6 +353,7 @@ def _node(row: Node, gpu_label: str) -> KubeNode:
 
 
 def _pod(row: Pod) -> KubePod:
+    """Pod of the API's object. Where several things are odd, the last one found is told."""
     metadata, spec = row.metadata, row.spec
     needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(spec).items()}
     asked = gpus_asked(needs)
@@ -391,7 +390,7 @@ def _pod(row: Pod) -> KubePod:
         gpus=sum(asked.values()),
         resources=asked,
         needs=needs,
-        claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
+        volume_claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
         labels=metadata.labels,
         annotations=texts,
         gang=metadata.labels.get(GANG, ""),
@@ -412,7 +411,7 @@ def _hard(spread: Any) -> bool:
 
 
 def _needs(spec: PodSpec) -> dict[str, float]:
-    """Return a pod's resources by Kubernetes' own formula.
+    """Return a pod's resources by Kubernetes' own formula, in base units (cores, bytes, pieces).
 
     Of each resource, the most that is in use at once: by all containers and sidecars, or before them by an
     init container and the sidecars that have started; or what the pod states for all of them.
@@ -426,13 +425,9 @@ def _needs(spec: PodSpec) -> dict[str, float]:
     most |= {name: max(amount, most.get(name, 0.0)) for name, amount in together.items()}
     whole = {**spec.resources.limits, **most, **spec.resources.requests}
     listening = [*spec.containers, *(one for one in spec.first if one.restart == "Always")]
-    # Those of different addresses of a node would do beside each other; few pods name addresses.
-    ports = {
-        f"{HOST_PORT} {port.host}/{port.protocol or 'TCP'}"
-        for one in listening
-        for port in one.ports
-        if port.host
-    }
+    # The same port of two addresses of a node counts as one, as few pods name an address.
+    on_host = [port for one in listening for port in one.ports if port.host]
+    ports = {f"{HOST_PORT} {port.host}/{port.protocol or 'TCP'}" for port in on_host}
     return _summed([whole, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
 
 

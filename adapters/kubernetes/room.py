@@ -77,9 +77,8 @@ def with_room(job: KubeJob, table: Mapping[str, list[Any]], empty: Room, now: Ro
     rows = [i for i, pool in enumerate(table["pool"]) if not scarce[pool]]
     if not rows:
         text = ", ".join(sorted(set.union(*scarce.values())))
-        raise InputError(
-            [f"asks for more than nodes have: {text}" if all(never.values()) else f"waits for room: {text}"]
-        )
+        what = "asks for more than nodes have" if all(never.values()) else "waits for room"
+        raise InputError([f"{what}: {text}"])
     return {name: [column[i] for i in rows] for name, column in table.items()}
 
 

@@ -16,14 +16,8 @@ from wattsched.reading.inputs import listed
 
 POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 GROUPS = (
-    GANG,
-    "training.kubeflow.org/job-name",
-    "jobset.sigs.k8s.io/jobset-name",
-    "ray.io/cluster",
-    "volcano.sh/job-name",
-    "scheduling.x-k8s.io/pod-group",
-    "batch.kubernetes.io/job-name",
-    "job-name",
+    *(GANG, "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", "ray.io/cluster"),
+    *("volcano.sh/job-name", "scheduling.x-k8s.io/pod-group", "batch.kubernetes.io/job-name", "job-name"),
 )
 """Labels of pods that run together, the widest first."""
 GANG_PART = 0.99
@@ -122,6 +116,7 @@ def _joined(runs: list[Run]) -> list[Run]:
         return runs
     start_s, gpus = runs[0].start_s, sum(run.gpus for run in runs)
     gpu_s = sum(run.gpus * (run.end_s - run.start_s) for run in runs)
+    # Seconds in which all of them hold their GPUs.
     all_s = min(run.end_s for run in runs) - max(run.start_s for run in runs)
     if gpus * all_s < GANG_PART * gpu_s:
         return runs

@@ -48,9 +48,8 @@ def load(path: str | Path) -> Snapshot:
     document = read_json(path)
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-        raise InputError(
-            ["is no list of nodes and pods as 'kubectl get nodes,pods -A -o json' prints"], str(path)
-        )
+        text = "is no list of nodes and pods as 'kubectl get nodes,pods -A -o json' prints"
+        raise InputError([text], str(path))
     time_s = document.get("time", time.time())
     if isinstance(time_s, bool) or not isinstance(time_s, int | float):
         raise InputError(["time: must be seconds since 1970"], str(path))
@@ -70,6 +69,7 @@ def save(path: str | Path, snapshot: Snapshot) -> None:
 
 
 def _pruned(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Node or pod of the API with no more than is looked at: nothing that could be secret."""
     kept = {part: _some(found.get(part) or {}, *names) for part, names in _KEPT.items()}
     metadata, spec, status = (found.get(part) or {} for part in _KEPT)
     annotations = metadata.get("annotations") or {}
@@ -77,9 +77,8 @@ def _pruned(found: Mapping[str, Any]) -> dict[str, Any]:
         kept["metadata"]["annotations"] = _some(annotations, *own)
     for name in ("containers", "initContainers"):
         if spec.get(name):
-            kept["spec"][name] = [
-                _some(one, "name", "resources", "restartPolicy") | _host_ports(one) for one in spec[name]
-            ]
+            fields = ("name", "resources", "restartPolicy")
+            kept["spec"][name] = [_some(one, *fields) | _host_ports(one) for one in spec[name]]
     kinds = ("persistentVolumeClaim", "ephemeral")
     volumes = spec.get("volumes") or []
     volumes = [{kind: {} for kind in kinds if one.get(kind) is not None} for one in volumes]
@@ -134,6 +133,7 @@ class Watched:
                     self.version = "" if gone else self.version
                     self.error = error
                     self.changed.notify_all()
+                # A version too old is mended at once by a list, but not again and again.
                 pause_s = 0.0 if gone and not pause_s else min(_LONGEST_PAUSE_S, 2 * pause_s + 0.1)
 
     def _list(self) -> None:
@@ -143,6 +143,7 @@ class Watched:
             self.version = version
 
     def _apply(self, event: Mapping[str, Any]) -> None:
+        """Change the objects by an event; an empty one says that the watch stands."""
         kind, found = event.get("type"), event.get("object") or {}
         with self.changed:
             self.error = None

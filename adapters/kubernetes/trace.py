@@ -12,12 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from wattsched.adapters.kubernetes.objects import (
-    Metadata,
-    Moment,
-    PodStatus,
-    Several,
-)
+from wattsched.adapters.kubernetes.objects import Metadata, Moment, PodStatus, Several
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_node, read_pod
 from wattsched.adapters.kubernetes.runs import (
@@ -163,11 +158,13 @@ def _newest(
         # Of nodes there is one of a name at a time.
         uid = named.get("uid") if item["kind"] != "Node" else ""
         key = item["kind"], uid or (named.get("namespace"), named["name"])
-        known[key] = item, max(seen_s, known[key][1] if key in known else seen_s)
+        _, before_s = known.get(key, (item, seen_s))
+        known[key] = item, max(seen_s, before_s)
     return known.values()
 
 
 def _version(seen: tuple[Mapping[str, Any], float]) -> tuple[int, bool, float]:
+    """Order of an object and when it was seen: by its version, whether it has ended, and that time."""
     item, seen_s = seen
     told, status = str(item["metadata"].get("resourceVersion")), item.get("status") or {}
     conditions = status.get("conditions") if item["kind"] == "Workload" else ()
@@ -177,6 +174,7 @@ def _version(seen: tuple[Mapping[str, Any], float]) -> tuple[int, bool, float]:
 
 
 def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[str, str] | None) -> Any:
+    """Cluster of nodes, below switches for their zones and racks; `found` takes what is to be said of it."""
     options, switches, machines = KubernetesOptions(), dict[str, str | None](), found.machines
     for node in nodes.values():
         above = groups_above(node, options)
@@ -190,6 +188,10 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
 def _of_pods(
     documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], words: Set[Name]
 ) -> Iterator[Run]:
+    """Yield runs of pods, of `documents` with when each was seen last, in seconds since 1970.
+
+    `limits` are the longest times of Jobs, in s; `words` tell pods of workloads, see `Owned.words`.
+    """
     for document, seen_s in documents:
         pod, row = read_pod(document), validated(_Status, document)
         labels, node, status = pod.labels, nodes.get(pod.node), row.status
@@ -239,7 +241,7 @@ def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
 
 
 def _take(found: Recorded, runs: Iterable[Run]) -> None:
-    """Put runs into the trace, those of a gang as one job."""
+    """Put runs into the trace, those of a gang as one job, or count why not."""
     used: list[Run] = []
     for run in runs:
         if (reason := _why_not(run)) and run.excluded and not run.gpus:

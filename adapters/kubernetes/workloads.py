@@ -62,13 +62,17 @@ class Workload(Part):
 def runs_of_workloads(
     documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], found: Recorded
 ) -> Iterator[Run]:
-    """Yield what workloads ran since they were admitted last; before, Kueue keeps at most for how long."""
+    """Yield what workloads ran since they were admitted last; of earlier runs Kueue keeps their time alone.
+
+    `documents` have when each was seen last, in seconds since 1970; `limits` are those of Jobs, in s.
+    """
     reclaimed = 0
     for document, seen_s in documents:
         row = validated(Workload, document)
-        run, left_s, past_s = _last_run(row, nodes, limits, seen_s), _since(row, "Evicted", None), row.past_s
-        if past_s is not None or (left_s < inf and left_s <= run.start_s):
-            found.leave_out("before an eviction", run.gpus, past_s or 0.0)
+        run = _last_run(row, nodes, limits, seen_s)
+        evicted_s = _since(row, "Evicted", status=None)
+        if row.past_s is not None or (evicted_s < inf and evicted_s <= run.start_s):
+            found.leave_out("before an eviction", run.gpus, row.past_s or 0.0)
         reclaimed += bool(row.reclaimable)
         yield run
     if reclaimed:
@@ -77,7 +81,7 @@ def runs_of_workloads(
 
 
 def _since(row: Workload, kind: str, status: str | None = "True") -> float:
-    """Return since when a workload has had a condition; infinite where it does not have it."""
+    """Return since when a workload has had a condition, with a status (None: any); infinite if it has not."""
     held = [one.moment_s for one in row.conditions if one.type == kind and status in (None, one.status)]
     return next((moment_s for moment_s in held if moment_s is not None), inf)
 

@@ -137,6 +137,7 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
 
 
 def _of_document(row: AccountedRow, place: str) -> Accounted:
+    """Job of a row of ``sacct --json``; `place` names the row in messages."""
     allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
     part, tres = ("allocated", allocated) if row.tres.allocated else ("requested", requested)
     try:
@@ -224,13 +225,16 @@ def _measured(job: Accounted, own_j: float | None, steps: Iterable[Step]) -> Acc
         if not any(span.overlaps(other) for other in kept):
             kept.append(span)
     node_s, energy_j = sum(span.node_s for span in kept), sum(span.energy_j for span in kept)
-    whole_s = max(1, len(job.nodes)) * job.held_s
-    if whole_s and not COVERED[0] * whole_s <= node_s <= COVERED[1] * whole_s:
+    whole_s = max(1, len(job.nodes)) * (job.held_s or 1.0)  # Slurm tells whole seconds
+    least, most = COVERED
+    if not least * whole_s <= node_s <= most * whole_s:
         return replace(job, partly_measured=bool(kept))
-    return replace(job, energy_j=(energy_j * whole_s / node_s if node_s else energy_j) or None)
+    return replace(job, energy_j=energy_j * whole_s / node_s if node_s else None)
 
 
 class _Span(NamedTuple):
+    """Joules of some nodes from one time to another, in seconds since 1970."""
+
     energy_j: float
     nodes: frozenset[str]
     begin_s: float
@@ -246,12 +250,12 @@ class _Span(NamedTuple):
 
 
 def _spans(job: Accounted, steps: Iterable[Step]) -> Iterator[_Span]:
-    """Yield what the energy of each step that has some is of."""
+    """Yield the energy of each step that has some, with its nodes and times or, untold, those of the job."""
     for step in steps:
         if step.energy_j and step.energy_j > 0:
             begin_s = step.start_s or job.start_s or 0.0
             nodes = frozenset(step.nodes or job.nodes or [""])
-            yield _Span(step.energy_j, nodes, begin_s, begin_s + (step.elapsed_s or job.held_s))
+            yield _Span(step.energy_j, nodes, begin_s, begin_s + (step.elapsed_s or job.held_s or 1.0))
 
 
 def amount(text: str) -> float | None:
@@ -264,36 +268,37 @@ def amount(text: str) -> float | None:
 
 
 def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
+    """Jobs of a table, with their energy or that of their steps, which follow them."""
     faults: list[str] = []
     found: list[tuple[Accounted, float | None, list[Step]]] = []
-    last, joules = dict[str, int](), _in_cell(amount)
+    steps, joules = dict[str, list[Step]](), _in_cell(amount)
     for row in _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", Row.text, "").partition(".")
         own_j = read.optional("ConsumedEnergyRaw", joules) or read.optional("ConsumedEnergy", joules)
         if not step:
-            last[id] = len(found)
+            steps[id] = []
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
-            found.append((_of_row(read, id, zone), own_j, []))
-        elif id in last and own_j:
-            found[last[id]][2].append(_step_of(read, own_j, zone))
+            found.append((_of_row(read, id, zone), own_j, steps[id]))
+        elif id in steps and own_j:
+            steps[id].append(_step_of(read, own_j, zone))
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
         raise InputError(faults, "sacct")
-    return [_measured(job, own_j, steps) for job, own_j, steps in found]
+    return [_measured(job, own_j, its_steps) for job, own_j, its_steps in found]
 
 
 def _step_of(read: Cells, own_j: float | None, zone: tzinfo | None) -> Step:
     """Read a row of a step; its start is the first of the moments that it may be."""
-    begun = read.optional("Start", partial(_readings, zone))
+    starts_s, _ = read.optional("Start", partial(_readings, zone)) or ([], "")
     elapsed_s = read.optional("ElapsedRaw", Row.number) or read.optional("Elapsed", _elapsed_s)
     nodes = read.optional("NodeList", _in_cell(names_in)) or ()
-    return Step(own_j, tuple(nodes), begun[0][0] if begun else None, elapsed_s)
+    return Step(own_j, tuple(nodes), starts_s[0] if starts_s else None, elapsed_s)
 
 
 def _rows(text: str, faults: list[str]) -> Iterator[Row]:
-    """Rows of a table with separators between or behind its cells."""
+    """Rows of a table with separators between or behind its cells; `faults` takes those of lines."""
     lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
     header = lines[0][1].split("|") if lines else []
     behind = bool(header) and not header[-1]
@@ -301,8 +306,9 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
     missing = [name for name in NEEDED if name not in header]
     missing += [" or ".join(names) for names in ONE_OF if not set(names) & set(header)]
     if missing:
-        message = f"the columns {listed(missing, '', 24)} are missing, found {listed(header, '', 24)}"
-        raise InputError([f"sacct: {message}; read are {', '.join(FIELDS)}"])
+        lacking, there = (listed(names, quote="", most=24) for names in (missing, header))
+        message = f"the columns {lacking} are missing, found {there}; read are {', '.join(FIELDS)}"
+        raise InputError([f"sacct: {message}"])
     free = [place for place, name in enumerate(header) if name in FREE_TEXTS]
     for number, line in lines[1:]:
         cells = line.split("|")[:-1] if behind else line.split("|")
@@ -317,6 +323,7 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
 
 
 def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
+    """Job of a row of a table, without its energy."""
     cells = read.row.cells
     elapsed_s = read.optional("ElapsedRaw", Row.number)
     if elapsed_s is None:
@@ -325,6 +332,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     told = {name: found for name in TIMES if (found := read.optional(name, partial(_readings, zone)))}
     held_s = None if elapsed_s is None else elapsed_s + (suspended_s or 0.0)
     lasted_s = held_s if {"Start", "End"} <= told.keys() else None
+    # A time in the hour that comes twice in autumn has two readings; those are taken that fit the others.
     fit, ambiguous = fitting([readings for readings, _ in told.values()], lasted_s)
     time_s = dict(zip(told, fit, strict=True))
     start_s, end_s = time_s.get("Start"), time_s.get("End")
@@ -359,7 +367,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
 
 
 def _readings(zone: tzinfo | None, row: Row, column: str) -> tuple[list[float], str]:
-    """Moments of a time as ``SLURM_TIME_FORMAT`` has it, and its form: standard, ``%s``, or with a zone."""
+    """What a time may be, in seconds since 1970, and its form: standard, ``%s``, or with a zone."""
     text = row.text(column)
     try:
         found_s, form = moment_s(text)
@@ -372,6 +380,7 @@ def _readings(zone: tzinfo | None, row: Row, column: str) -> tuple[list[float], 
 
 
 def _elapsed_s(row: Row, column: str) -> float:
+    """Seconds in a cell such as ``1-02:30:00``."""
     text = row.text(column)
     if (found := clock_s(text)) is None:
         raise row.fault(column, f"{echo(text)} is not [D-]HH:MM:SS")
@@ -379,7 +388,7 @@ def _elapsed_s(row: Row, column: str) -> float:
 
 
 def _in_cell(read: Callable[[str], ValueT]) -> Callable[[Row, str], ValueT]:
-    """Read a cell, whose line and column are told with what is wrong with it."""
+    """Make a reader of cells of one of texts; its faults name line and column."""
 
     def read_cell(row: Row, column: str) -> ValueT:
         try:

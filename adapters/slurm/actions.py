@@ -56,9 +56,8 @@ class Actions:
             self._write_settings(job.id, launch)
         except OSError as error:
             return f"its settings cannot be written: {(error.strerror or str(error)).lower()}"
-        return self._do(
-            "start", job, launch.run, launch.model_dump(exclude_none=True), *_release(job, launch)
-        )
+        about = launch.model_dump(exclude_none=True)
+        return self._ask_of_job("start", job, launch.run, about, *_release(job, launch))
 
     def stop(self, job: SlurmJob, why: str) -> str:
         """Requeue a running job and hold it; '' or why not.
@@ -66,18 +65,18 @@ class Actions:
         Without ``Incomplete`` Slurm would requeue a job that has just ended, too, and run it twice.
         """
         command = ("scontrol", "requeuehold", "Incomplete", str(job.id))
-        return self._do("stop", job, job.restarts, {"why": why}, command)
+        return self._ask_of_job("stop", job, job.restarts, {"why": why}, command)
 
     def hold(self, job: SlurmJob, why: str) -> str:
         """Take back the release of a job that did not start; '' or why not."""
-        return self._do("hold", job, job.restarts, {"why": why}, ("scontrol", "uhold", str(job.id)))
+        return self._ask_of_job("hold", job, job.restarts, {"why": why}, ("scontrol", "uhold", str(job.id)))
 
     def recount(self) -> str:
         """Have Slurm count the GPUs in use by its jobs; '' or why not.
 
         Of the commands of 22.05 only this one does; it reads slurm.conf again, too.
         """
-        return self._done(f"recount-round{self.number}", {"action": "recount"}, ("scontrol", "reconfigure"))
+        return self._ask(f"recount-round{self.number}", {"action": "recount"}, ("scontrol", "reconfigure"))
 
     def give_back(self, jobs: Iterable[SlurmJob], ours: Ours) -> dict[int, str]:
         """Leave our jobs to Slurm, and return them, each with why Slurm refused, '' where it did not.
@@ -94,7 +93,7 @@ class Actions:
                 fields += [f"ReqNodeList={','.join(sorted(job.needs.nodes))}", "TresFreq=", "StartTime=now"]
             commands = [("scontrol", "update", *fields)]
             commands += [("scontrol", "release", str(job.id))] if waits else []
-            found[job.id] = self._do("give back", job, job.restarts, {}, *commands)
+            found[job.id] = self._ask_of_job("give back", job, job.restarts, {}, *commands)
         self.forget(())
         return found
 
@@ -107,7 +106,7 @@ class Actions:
                     file.unlink(missing_ok=True)
 
     def tell(self, jobs: Mapping[int, SlurmJob], why: Mapping[int, str]) -> None:
-        """Write why held jobs wait into their admin comments, where it is new; it may be left out.
+        """Write why held jobs wait into their admin comments, where that is new, a few in each round.
 
         What Slurm itself holds is left alone: with any change it would be released, and tried again.
         """
@@ -131,14 +130,15 @@ class Actions:
                     comment = json.dumps({MARK: {**said, "waits": reason}})
                     ask("scontrol", "update", f"JobId={number}", f"AdminComment={comment}")
 
-    def _do(
+    def _ask_of_job(
         self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
     ) -> str:
+        """Give commands as `_ask`, with a key for this run of a job and this round in the journal."""
         key = f"{job.id}-{job.submit_s:.0f}-run{run}-{kind}-round{self.number}"
-        return self._done(key, {"action": kind, "job": job.id, **about}, *commands)
+        return self._ask(key, {"action": kind, "job": job.id, **about}, *commands)
 
-    def _done(self, key: str, about: Mapping[str, Any], *commands: tuple[str, ...]) -> str:
-        """Ask Slurm, with a line in the journal before and after."""
+    def _ask(self, key: str, about: Mapping[str, Any], *commands: tuple[str, ...]) -> str:
+        """Give Slurm commands, with a line in the journal before and after; '' or why it refused one."""
         self.require()
         outcome = ""
         with self.journal.acting(key, about, starts=about["action"] == "start") as found:

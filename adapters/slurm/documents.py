@@ -193,7 +193,7 @@ class QueuedRow(NumberedRow):
     @model_validator(mode="before")
     @classmethod
     def _limited_by_its_user(cls, row: Any) -> Any:
-        # Newer releases limit nodes to the tasks where no -N was given, and lift that; 22.05 tells 0 then.
+        """Take a limit of as many nodes as tasks for none: newer releases tell it without -N, 22.05 0."""
         limit = row.get("max_nodes") if isinstance(row, dict) else None
         return {**row, "max_nodes": 0} if isinstance(limit, dict) and limit == row.get("tasks") else row
 
@@ -265,7 +265,7 @@ class AccountedRows(Part):
 
 
 def document_in(model: Any, command: str, text: str) -> Any:
-    """Read what a command prints as JSON."""
+    """Read what a command prints as JSON, as a `model` that is a `Part`."""
     return part_of(model, _parsed(command, text), command)
 
 
@@ -289,11 +289,11 @@ def _parsed(command: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError([f"{command}: no JSON: {echo(error, '', 200)}"]) from None
+        raise InputError([f"{command}: no JSON: {echo(error, quote='', most=200)}"]) from None
 
 
 def part_of(model: Any, document: Any, source: str, meta: Any = None) -> Any:
-    """A document, or a part of one that has this ``meta``."""
+    """Read a document as a `model`, or a part of one whose ``meta`` is given: faults name its release."""
     try:
         return validated(model, document)
     except InputError as error:
@@ -305,10 +305,10 @@ def part_of(model: Any, document: Any, source: str, meta: Any = None) -> Any:
 
 def _release_in(meta: Any) -> str:
     """Release that printed a document; empty where its ``meta`` does not say."""
-    # 21.08 to 23.02 write it large.
+    # 21.08 to 23.02 write it with a capital.
     slurm = (meta.get("slurm") or meta.get("Slurm")) if isinstance(meta, dict) else None
     if not isinstance(slurm, dict):
         return ""
     version = slurm.get("version")
     parts = [version.get(part) for part in ("major", "minor", "micro")] if isinstance(version, dict) else []
-    return echo(slurm.get("release") or ".".join(map(str, parts)), "", 40)
+    return echo(slurm.get("release") or ".".join(map(str, parts)), quote="", most=40)

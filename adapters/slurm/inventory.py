@@ -102,18 +102,18 @@ class Needs:
     gpu_type: str = ""
 
     def cpus_on(self, node: SlurmNode, nodes: int, gpus: int) -> float:
-        """CPUs on one of so many nodes, with so many GPUs on each."""
+        """CPUs on `node`, one of so many `nodes` with so many GPUs on each."""
         if self.exclusive:
             return node.cpus
         return max(self.cpus_each, ceil(self.cpus / nodes), self.cpus_gpu * gpus)
 
     def memory_mib_on(self, node: SlurmNode, nodes: int, gpus: int) -> float:
-        """Memory on one of so many nodes."""
+        """Memory on `node`, one of so many `nodes` with so many GPUs on each."""
         by_cpu = self.memory_cpu_mib * self.cpus_on(node, nodes, gpus)
         return max(self.memory_each_mib, by_cpu, self.memory_gpu_mib * gpus)
 
     def lacks(self, node: SlurmNode, nodes: int, gpus: int) -> list[str]:
-        """Return the needs of a job that a node does not meet, even if it were empty."""
+        """Return the needs that `node`, one of `nodes` with so many GPUs on each, does not meet if empty."""
         checks = {
             "--nodelist": not self.nodes or node.host in self.nodes,
             "--exclude": node.host not in self.excluded,
@@ -125,11 +125,10 @@ class Needs:
         return [what for what, there in checks.items() if not there]
 
     def allowed(self, nodes: Iterable[SlurmNode], count: int, gpus: int) -> frozenset[str]:
-        """Nodes that have what it asks for, as one of `count` with so many GPUs on each."""
+        """Nodes that meet its needs as one of `count` with so many GPUs each; an `InputError` if none."""
         if self.features and not _FEATURES.fullmatch(self.features):
-            raise InputError(
-                [f"--constraint={self.features}: only names with either & or | between are looked at"]
-            )
+            text = "only names with either & or | between are looked at"
+            raise InputError([f"--constraint={self.features}: {text}"])
         lacks = {node.name: self.lacks(node, count, gpus) for node in nodes}
         if found := frozenset(name for name, lacking in lacks.items() if not lacking):
             return found
@@ -139,13 +138,11 @@ class Needs:
 
     @property
     def _kind(self) -> str:
+        """Name of the need that a machine with several kinds of GPUs may not meet."""
         if self.exclusive:
             return "one kind of GPUs (--exclusive)"
-        return (
-            f"--gres=gpu:{self.gpu_type}"
-            if self.gpu_type
-            else "one kind of GPUs (--gres=gpu:TYPE:1 names it)"
-        )
+        unnamed = "one kind of GPUs (--gres=gpu:TYPE:1 names it)"
+        return f"--gres=gpu:{self.gpu_type}" if self.gpu_type else unnamed
 
     def _features_are_on(self, node: SlurmNode) -> bool:
         if "|" in self.features:
@@ -173,7 +170,7 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
 
 
 def held_in(text: str | None) -> dict[str, list[int]]:
-    """Numbers of the GPUs that a GRES text says are used, by type, those among them of which shards are."""
+    """Numbers of the GPUs in use by a GRES text, by type; a GPU with shards in use is among them."""
     found = defaultdict[str, list[int]](list)
     for kind, _, numbers in gpus_in((text or "").replace("shard:", "gpu:")):
         found[kind] += numbers
@@ -192,23 +189,25 @@ def nodes_in(text: str, *, apart: bool = False) -> dict[str, SlurmNode]:
         lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", told)]
         found = [one for one in records("\n".join(lines)) if "NodeName" in one]
         if not found:
-            raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
+            raise InputError([f"scontrol show node: {echo(text.strip(), quote='', most=200) or 'nothing'}"])
         rows = [_node_row(one, name) for one in found for name in expand(one["NodeName"])]
-    return {node.name: node for row in rows for node in _nodes(row, apart)}
+    return {node.name: node for row in rows for node in _nodes(row, apart=apart)}
 
 
 def _node_row(found: dict[str, str], name: str) -> NodeRow:
+    """Row of a node, one of those that a record of ``scontrol show node`` stands for."""
     if missing := [key for key in ("State", "Gres") if key not in found]:
         raise InputError([f"scontrol show node: node {echo(name)}: {missing[0]} is missing"])
     fields = {"state": found["State"], "gres": found["Gres"], "partitions": found.get("Partitions", "")}
     return validated(NodeRow, {"name": name, **fields})
 
 
-def _nodes(row: NodeRow, apart: bool) -> Iterator[SlurmNode]:
+def _nodes(row: NodeRow, *, apart: bool) -> Iterator[SlurmNode]:
+    """Yield the node of a row if it has GPUs or, `apart`, one node for each kind of them."""
     kinds = Counter[str]()
     for kind, count, _ in gpus_in(row.gres):
         kinds[kind or "gpu"] += count
-    if kinds := +kinds:
+    if kinds := +kinds:  # without types of 0 GPUs
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
         used = held_in(row.gres_used)
         cpus, memory_mib = row.cpus or inf, row.real_memory or inf
@@ -235,14 +234,14 @@ def _nodes(row: NodeRow, apart: bool) -> Iterator[SlurmNode]:
 
 
 def records(text: str) -> Iterator[dict[str, str]]:
-    """Lines of ``scontrol --oneliner``, by key; what is free text has no keys."""
+    """Yield lines of ``scontrol --oneliner``, each by key, without keys that are in free text."""
     for line in _FREE_TEXT.sub("", text).splitlines():
         if found := dict(_PAIR.findall(line)):
             yield found
 
 
 def switches_in(text: str, nodes: Collection[str]) -> tuple[dict[str, str | None], dict[str, str]]:
-    """The tree of switches that have a name of their own, and the switch of each node."""
+    """Switches that have a name of their own, each with the one above it, and the switch of each node."""
     found = [{key.lower(): value for key, value in one.items()} for one in records(text)]
     lines = [one for one in found if one.get("switchname", "") not in ("", *nodes)]
     switches: dict[str, str | None] = {one["switchname"]: None for one in lines}

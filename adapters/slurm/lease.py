@@ -62,10 +62,11 @@ class Lease(HeldLease):
         return any(one.changes for one in self._seen.values())
 
     def _renew(self) -> None:
+        """Change the end of our reservation, or make it, unless another process renews one."""
         now_s = time.monotonic()
         names = self._read_leases(now_s)
         if self.identity in names:
-            # A process that starts later sees ours, and exits.
+            # Another duration, in minutes, is another end. A process that starts later sees ours, and exits.
             self._renewals += 1
             _scontrol("update", f"ReservationName={self.identity}", f"Duration={1 + self._renewals % 1000}")
         elif self._others_hold(names, now_s):
@@ -104,6 +105,7 @@ class Lease(HeldLease):
 
 
 def _make(name: str) -> None:
+    """Make a reservation of a name in ten years; an `InputError` where our user may not."""
     node = ask("sinfo", "--noheader", "--Node", "--format=%N", timeout_s=_TIMEOUT_S).split()
     if not node:
         raise SlurmError("sinfo: there are no nodes")

@@ -94,10 +94,12 @@ class Load(Drawing):
     leaving: dict[int, Running] = field(default_factory=dict)
     others: dict[str, set[int]] = field(default_factory=dict)
     mislaid: dict[str, set[int]] = field(default_factory=dict)
+    # GPUs of each node that somebody uses.
     _used: dict[str, set[int]] = field(default_factory=dict)
     stranded: list[int] = field(default_factory=list)
     astray: list[int] = field(default_factory=list)
-    _released: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    # CPUs and MiB of hosts that Slurm tells as free, as it has not started the released jobs that take them.
+    _taken: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     _pending: list[int] = field(default_factory=list)
 
     def free(self, node: str) -> list[int]:
@@ -188,7 +190,7 @@ class Load(Drawing):
             ours=dict(self.ours),
             leaving={},
             _used={node: set(used) for node, used in self._used.items()},
-            _released={node: list(asked) for node, asked in self._released.items()},
+            _taken={host: list(amounts) for host, amounts in self._taken.items()},
         )
         for one in self.leaving.values():
             later.unclaim(one.gpus)
@@ -214,12 +216,13 @@ class Load(Drawing):
     def lacks(self, job: SlurmJob, launch: Launch) -> str:
         """Return what the nodes of a start lack for it now, besides GPUs; '' where they lack nothing."""
         for name, gpus in launch.nodes.items():
-            node, count = self.site.nodes[name], len(launch.nodes)
-            cpus = node.free_cpus - sum(cpus for cpus, _ in self._released.get(node.host, ()))
-            memory_mib = node.free_memory_mib - sum(one for _, one in self._released.get(node.host, ()))
-            if job.needs.cpus_on(node, count, gpus) > cpus:
+            node, nodes = self.site.nodes[name], len(launch.nodes)
+            taken = self._taken.get(node.host, ())
+            free_cpus = node.free_cpus - sum(cpus for cpus, _ in taken)
+            free_mib = node.free_memory_mib - sum(mib for _, mib in taken)
+            if job.needs.cpus_on(node, nodes, gpus) > free_cpus:
                 return f"CPUs of {name}"
-            if job.needs.memory_mib_on(node, count, gpus) > memory_mib:
+            if job.needs.memory_mib_on(node, nodes, gpus) > free_mib:
                 return f"memory of {name}"
         return ""
 
@@ -244,8 +247,8 @@ class Load(Drawing):
         self.ours[job.id] = Running(job, launch, gpus, self.site)
         for name, count in launch.nodes.items():
             node, nodes = self.site.nodes[name], len(launch.nodes)
-            asked = job.needs.cpus_on(node, nodes, count), job.needs.memory_mib_on(node, nodes, count)
-            self._released.setdefault(node.host, []).append(asked)
+            amounts = job.needs.cpus_on(node, nodes, count), job.needs.memory_mib_on(node, nodes, count)
+            self._taken.setdefault(node.host, []).append(amounts)
 
 
 def usable(site: Site, options: SiteOptions) -> Site:
@@ -314,12 +317,16 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
 
 
 def _placed(node: SlurmNode, gpus: Iterable[int], known: dict[int, int]) -> list[int]:
-    """Return GPUs as `Load` numbers them; no more than a node has, whatever a record says."""
+    """Return GPUs as `Load` numbers them; no more than a node has, whatever a record says.
+
+    Of one kind of a machine's GPUs, `known` has the numbers given so far, by those of Slurm.
+    """
     places = gpus if node.name == node.host else [known.setdefault(gpu, len(known)) for gpu in gpus]
     return [place for place in places if place < node.gpus]
 
 
 def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) -> None:
+    """Count a job's GPUs, by node, as those of a job of ours that runs or is leaving, or as others'."""
     launch = launch_of(job) if ours.has(job) else None
     if job.running and launch is not None and launch.nodes != {n: len(held) for n, held in gpus.items()}:
         launch = None  # Slurm gave it other GPUs than we asked for

@@ -64,8 +64,10 @@ class Rounds(RoundLoop[Report]):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        # Since when Slurm miscounts GPUs; jobs as they were stopped in this round.
         self._mislaid_since_s = math.inf
         self._stopped: dict[int, SlurmJob] = {}
+        # Until when jobs let others go first, in seconds since 1970, and why.
         self._aside: dict[int, tuple[float, str]] = {}
 
     def seen(self) -> Site:
@@ -77,7 +79,7 @@ class Rounds(RoundLoop[Report]):
         return load_of(self.seen(), self.policy.options, self.policy.ours)
 
     def look_after(self, report: Report) -> Load:
-        """The same when the jobs that were stopped have left, or after a while."""
+        """Return the load once stopped jobs have left, or after a while; those that just ended are noted."""
         until, stopped = time.monotonic() + _SETTLE_S, set(report.stopped)
         while True:
             load = self.look()
@@ -107,7 +109,7 @@ class Rounds(RoundLoop[Report]):
         return load
 
     def _late(self, load: Load) -> dict[int, str]:
-        """Released jobs that do not start, by why."""
+        """Released jobs that do not start, and why."""
         late = dict.fromkeys(load.stranded, "its GPUs are gone")
         late |= dict.fromkeys(load.astray, "Slurm requeued it, and may start it at any moment")
         for number, running in load.ours.items():
@@ -122,7 +124,7 @@ class Rounds(RoundLoop[Report]):
         for job in load.site.jobs.values():
             if job.pending and job.held and job.reason == _IMPOSSIBLE and (launch := launch_of(job)):
                 self._let_wait(job.id, launch.released_s, f"Slurm could start it on no node ({_IMPOSSIBLE})")
-        self._aside = {number: one for number, one in self._aside.items() if one[0] > now_s}
+        self._aside = {n: (until_s, why) for n, (until_s, why) in self._aside.items() if until_s > now_s}
         return {number: f"{why}; others go first" for number, (_, why) in self._aside.items()}
 
     def _let_wait(self, number: int, now_s: float, why: str) -> None:
@@ -149,7 +151,7 @@ class Rounds(RoundLoop[Report]):
         return str(self.actions.stop(job, why))
 
     def start_job(self, start: Start, load: Load, cap_w: float, report: Report) -> str:
-        """Release a job if its nodes have room for it, and it is not too much."""
+        """Release a job if its nodes have room for it within the caps; '' or why not. A refusal is noted."""
         number, launch = start.job.id, start.launch
         job = load.site.jobs.get(number)
         if job is None or not job.pending or not job.held or job.restarts != launch.run:
@@ -171,7 +173,7 @@ class Rounds(RoundLoop[Report]):
         return ""
 
     def give_back(self) -> dict[int, str]:
-        """Leave our jobs to Slurm; which, and why not."""
+        """Leave our jobs to Slurm; return these, each with why it refused or ''."""
         found: dict[int, str] = self.actions.give_back(self.seen().jobs.values(), self.policy.ours)
         return found
 

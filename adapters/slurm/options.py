@@ -100,7 +100,7 @@ class Launch(Launched):
 def stated_names(
     site: Site, options: SiteOptions, ours: Ours, known: Mapping[str, Collection[str]] | None
 ) -> list[Stated]:
-    """Names of the site's file and of options, and those that Slurm has: without accounting, in the queue."""
+    """Names of the site's file and of options, and those that Slurm has: `known`, or without in the queue."""
     hosts = {*site.nodes, *site.switches}.union(*site.partitions.values())
     members = {name for domain in options.power_domains for name in domain.members}
     sure = known is not None
@@ -109,11 +109,11 @@ def stated_names(
     return [
         Stated("power_domains of the site's file", members, hosts),
         Stated("--partition", ours.partitions, site.partitions, sure=True),
-        Stated("--account", ours.accounts, known["account"], sure, sure),
-        Stated("accounts of the site's file", options.accounts, known["account"], sure, sure),
-        Stated("tenants of the site's file", options.tenants, known["account"], sure, sure),
-        Stated("--qos", ours.qos, known["qos"], sure, sure),
-        Stated("qos of the site's file", options.qos, known["qos"], sure, sure),
+        Stated("--account", ours.accounts, known["account"], sure=sure, fault=sure),
+        Stated("accounts of the site's file", options.accounts, known["account"], sure=sure, fault=sure),
+        Stated("tenants of the site's file", options.tenants, known["account"], sure=sure, fault=sure),
+        Stated("--qos", ours.qos, known["qos"], sure=sure, fault=sure),
+        Stated("qos of the site's file", options.qos, known["qos"], sure=sure, fault=sure),
     ]
 
 
@@ -148,10 +148,9 @@ def fields_of(
     said: dict[str, Any], job: SlurmJob, site: Site, options: SiteOptions, pools: list[str]
 ) -> dict[str, Any]:
     """Fields of a job of an instance: what is said of a job or, where nothing is, its plain request."""
-    fields = said
-    if "options" not in fields and "model" not in fields:
-        fields = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **fields}
-    fields = _with_idle_watts(with_table(fields, options.tables), options)
+    if "options" not in said and "model" not in said:
+        said = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **said}
+    fields = _with_idle_watts(with_table(said, options.tables), options)
     kinds = {node.gpu_type for node in site.nodes.values()}
     stated = fields.get("pools")
     if stated and (strange := [name for name in stated if name not in kinds]):
@@ -179,8 +178,8 @@ def record_of(
 ) -> dict[str, Any]:
     """A job as a session takes it, without what it holds.
 
-    `hosts` has a node of each kind that it may have. What a running job was released as, its clock and power
-    limit among it, cannot change while it runs.
+    `hosts` has a node of each kind that it may have. What a running job was released as (`held`), its clock
+    and power limit among it, cannot change while it runs.
     """
     record = {name: value for name, value in fields.items() if name not in OF_MODELS}
     record["options"] = _possible(job, fields["options"], hosts, held)
@@ -211,38 +210,35 @@ def _plain_s(job: SlurmJob) -> float:
 def _possible(
     job: SlurmJob, table: Mapping[str, Any], hosts: Iterable[SlurmNode], held: Launch | None
 ) -> dict[str, Any]:
-    """Rows of a table that Slurm can do: one node's GPUs or whole nodes, a running job's clock."""
+    """Rows of a table that Slurm can do: one node's GPUs or whole nodes; a running job as launched (`held`).
+
+    `hosts` has a node of each kind that the job may have.
+    """
     columns = {name: column for name, column in table.items() if column is not None}
     hosts, wanted = list(hosts), job.request.gpu_type
-    kinds = [
-        (gpus, gpu_type_of(pool))
-        for gpus, pool in zip(columns.get("gpus", ()), columns.get("pool", ()), strict=True)
-    ]
-    # Tables of models have hundreds of rows, and few of these.
+    kinds = map(gpu_type_of, columns.get("pool", ()))
+    pairs = list(zip(columns.get("gpus", ()), kinds, strict=True))
+    # Tables of models have hundreds of rows, and few such pairs.
     fitting = {
         (gpus, kind)
-        for gpus, kind in set(kinds)
+        for gpus, kind in set(pairs)
         if wanted in ("", kind) and any(host.gpu_type == kind and _holds(job, gpus, host) for host in hosts)
     }
     fitting -= set() if held is None else {(held.gpus, gpu_type_of(held.pool))}
-    kept = [i for i, kind in enumerate(kinds) if kind in fitting]
+    kept = [i for i, pair in enumerate(pairs) if pair in fitting]
     rows = {name: [column[i] for i in kept] for name, column in columns.items()}
     if held is not None:
         return _with_own(rows, columns, held)
     if not kept and job.needs.exclusive:
         raise InputError(["has nodes for itself (--exclusive), with all their GPUs: ask for all of them"])
     if not kept:
-        raise InputError(
-            [
-                "has no option of one node's GPUs, or of as many whole nodes as -N allows, with the CPUs and "
-                "memory that it asks for"
-            ]
-        )
+        text = "has no option of one node's GPUs, or of as many whole nodes as -N allows"
+        raise InputError([f"{text}, with the CPUs and memory that it asks for"])
     return rows
 
 
 def _holds(job: SlurmJob, gpus: int, host: SlurmNode) -> bool:
-    """True if nodes like one can be all nodes of a job with so many GPUs."""
+    """True if a job can have so many GPUs on nodes like `host` alone: some of one, or all of several."""
     nodes, each = (1, gpus) if gpus <= host.gpus else (gpus // host.gpus, host.gpus)
     if nodes * each != gpus or (nodes > 1 and nodes > job.most_nodes):
         return False
@@ -256,7 +252,7 @@ def _holds(job: SlurmJob, gpus: int, host: SlurmNode) -> bool:
 
 
 def _with_own(rows: dict[str, Any], columns: Mapping[str, Any], held: Launch) -> dict[str, Any]:
-    """Rows with the one that runs now as it was launched, at its speed in the table."""
+    """Rows, and at last that of a running job as it was launched (`held`), at its speed in the table."""
     speed = "completion_s" if "completion_s" in columns else "rate"
     own = {"gpus": held.gpus, "pool": held.pool, "power_w": held.power_w, **held.settings}
     same = [

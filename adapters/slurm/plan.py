@@ -25,14 +25,7 @@ from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of, pool_of
 from wattsched.adapters.slurm.load import Load, Running, Start, behind
-from wattsched.adapters.slurm.options import (
-    Launch,
-    Ours,
-    SiteOptions,
-    fields_of,
-    record_of,
-    said_of,
-)
+from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, fields_of, record_of, said_of
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob
 from wattsched.instances.errors import InputError
 from wattsched.report.wording import count
@@ -74,6 +67,7 @@ def cluster_of(
         mine = own[node.name]
         unavailable = set(range(node.gpus)) - mine if shut else taken - mine
         reserved_w = load.reserved_w(node) + staying_w[node.name]
+        # As `Load.reserved_w` counts idle GPUs of nodes that take no jobs.
         if shut and node.takes_jobs:
             reserved_w += load.idle_w(node) * len(load.free(node.name))
         row: dict[str, Any] = {"name": node.name, "gpu_type": node.gpu_type, "gpus": node.gpus}
@@ -183,6 +177,7 @@ def round_of(
     records = dict[int, dict[str, Any]]()
 
     def look_at(job: SlurmJob, said: dict[str, Any]) -> None:
+        """Make the record of a job by what is said of it; any exception is why it has none."""
         running, kinds = load.ours.get(job.id), places.kinds(allowed[job.id])
         fields = expansion.with_table(_fields(said, job, load, pools, allowed[job.id]), job.user)
         if running is None:
@@ -205,7 +200,7 @@ def round_of(
 
 
 def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
-    """Make jobs those of the tenants that their accounts are; what is used by jobs that cannot be stopped."""
+    """Put its tenant into each job's record; return what jobs that cannot be stopped use of quotas."""
     tenants, staying = load.options.tenants, dict(load.ours)
     for record in jobs:
         number = int(record["name"])
@@ -231,12 +226,12 @@ def _require_ready(job: SlurmJob, site: Site, aside: Mapping[int, str]) -> None:
 def _fields(
     said: dict[str, Any], job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str]
 ) -> dict[str, Any]:
+    """Fields of a job in the pools of which it is `allowed` all nodes; an `InputError` without any."""
     beyond = {pool for node, pool in pools.items() if node not in allowed}
     own = {pools[node] for node in allowed} - beyond
     if job.pending and not own:
-        raise InputError(
-            ["of the nodes that it may have, jobs of several nodes that run or came first have some: waits"]
-        )
+        text = "of the nodes that it may have, jobs of several nodes that run or came first have some"
+        raise InputError([f"{text}: waits"])
     return fields_of(said, job, load.site, load.options, sorted(own))
 
 
@@ -246,7 +241,10 @@ def _running_record(
     pools: Mapping[str, str],
     hosts: Iterable[SlurmNode],
 ) -> dict[str, Any]:
-    """A job of ours that has GPUs; one that cannot be understood any more stays as it is, or stops."""
+    """A job of ours that has GPUs, as a session takes it; without `fields` it stays as it is, or stops.
+
+    `hosts` has a node of each kind that it may have.
+    """
     job, nodes = running.job, running.site_nodes
     # The pools may have other names since it was released: partitions and power caps change.
     pool = pools[next(iter(running.gpus))]
@@ -261,26 +259,26 @@ def _running_record(
 
 
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
-    """Compare a decision with what runs."""
+    """Starts and stops by which a decision differs from what runs, and why other jobs wait."""
     site, ours = round.load.site, round.load.ours
     starts, stops, decided = list[Start](), dict[int, str](), set[int]()
-    for row, record, place, nodes in assigned(round.jobs, decision):
-        number = int(row.job)
+    for one, record, row, nodes in assigned(round.jobs, decision):
+        number = int(one.job)
         decided.add(number)
         running = ours.get(number)
         if running is not None and nodes == running.counts:
             continue
         if running is not None:
-            same = row.gpus == running.launch.gpus
-            stops[number] = "goes on elsewhere" if same else f"goes on with {count(row.gpus, 'GPU')}"
+            same = one.gpus == running.launch.gpus
+            stops[number] = "goes on elsewhere" if same else f"goes on with {count(one.gpus, 'GPU')}"
         job = site.jobs[number]
         launch = Launch(
             run=job.restarts + (running is not None),
             released_s=site.time_s,
             nodes=nodes,
-            power_w=record["options"]["power_w"][place],
+            power_w=record["options"]["power_w"][row],
             asked_nodes=sorted(job.needs.nodes),
-            **row.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
+            **one.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
         )
         starts.append(Start(job, launch))
     # What was not told to the session stays as it is.
@@ -320,7 +318,7 @@ def unclear(site: Site, ours: Ours) -> dict[int, str]:
 
 
 def _needs(record: Mapping[str, Any], sizes: Mapping[str, int], later: Load) -> Iterator[Need]:
-    """Yield the needs of a job by GPU count and pool, each for the option that draws the fewest watts."""
+    """Yield a job's needs by GPU count and pool, by the option of least watts; `sizes` are GPUs of a node."""
     table, least_w = record["options"], dict[tuple[int, str], float]()
     for gpus, named, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
         least_w[gpus, named] = min(least_w.get((gpus, named), inf), power_w)

@@ -58,7 +58,6 @@ _Hosts: TypeAlias = Mapping[str, Mapping[str, str]]
 _HELD_PRIORITY = 0
 """Slurm holds a job by giving it no priority."""
 
-
 _CORE = (
     *("job_id", "job_state", "nodes", "gres_detail", "node_count", "comment", "admin_comment", "restart_cnt"),
     *("priority", "requeue", "batch_flag", "start_time"),
@@ -209,11 +208,13 @@ def read(snapshot: Snapshot) -> Site:
         queue = document_in(QueuedRows, "squeue --json", snapshot["jobs"])
         switches, above = switches_in(snapshot["topology"], hosts)
         for node in nodes.values():
+            # A machine with several kinds of GPUs stands between these and its switch.
             if node.name != node.host:
                 switches[node.host], above[node.name] = above.get(node.host), node.host
         partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
         if not partitions:
-            raise ValueError(f"scontrol show partition: {echo(snapshot['partitions'], '', 200) or 'nothing'}")
+            text = echo(snapshot["partitions"], quote="", most=200) or "nothing"
+            raise ValueError(f"scontrol show partition: {text}")
         jobs, notes = _jobs(queue, hosts)
         return Site(
             time_s=time_s,
@@ -254,21 +255,20 @@ def _unnamed(place: int, row: Any, meta: Any) -> str:
 
 
 def _any_job(place: int, row: Any, meta: Any, hosts: _Hosts) -> SlurmJob:
-    """A job, whatever its user had Slurm write of it."""
+    """A job, whatever its user had Slurm write of it; `place` and `meta` are for messages."""
     try:
         return _job(part_of(QueuedRow, row, "", meta), hosts)
     except Exception as error:
         besides = dict.fromkeys(("partition", "tres_per_node", "state_reason"), "")
-        core = (
-            {**besides, **{name: row[name] for name in _CORE if name in row}}
-            if isinstance(row, dict)
-            else row
-        )
+        core = row
+        if isinstance(row, dict):
+            core = {**besides, **{name: row[name] for name in _CORE if name in row}}
         job = _job(part_of(QueuedRow, core, f"squeue --json: jobs[{place}]", meta), hosts)
         return replace(job, odd=f"its record cannot be read: {why(error)}")
 
 
 def _job(row: QueuedRow, hosts: _Hosts) -> SlurmJob:
+    """Job of a row of the queue."""
     states = frozenset(row.job_state)
     odd = ""
     if row.array_task_string:
@@ -325,7 +325,7 @@ def _gpus_of(row: QueuedRow, hosts: _Hosts) -> dict[str, list[int]]:
 
 
 def marked(comment: str) -> Any:
-    """Our part of a comment; None where there is none."""
+    """Our part of a comment, empty where it is only true; None where there is none."""
     if MARK not in comment or len(comment) > MOST_CHARACTERS:
         return None
     try:
@@ -346,6 +346,7 @@ def own_nodes(required: list[str], admin_comment: str) -> list[str]:
 
 
 def _needs(row: QueuedRow) -> Needs:
+    """Return what a job asks of its nodes besides GPUs."""
     return Needs(
         nodes=frozenset(own_nodes(row.required_nodes, row.admin_comment)),
         excluded=frozenset(row.excluded_nodes),
@@ -366,15 +367,18 @@ def _per_gpu(text: str | None) -> float:
 
 
 def _request(row: QueuedRow) -> Request:
+    """Return the GPUs that a job asks for, by the first of Slurm's fields that names any."""
     for per, text, times in (("node", row.tres_per_node, row.node_count or 1), ("job", row.tres_per_job, 1)):
         if entries := gpus_in(text):
-            return Request(entries[0][1] * times, entries[0][0], per)
+            kind, number, _ = entries[0]
+            return Request(number * times, kind, per)
     return Request()
 
 
 def _reservations(text: str, hosts: _Hosts) -> Iterator[Reservation]:
+    """Yield the reservations of nodes, without our leases."""
     if not text.startswith(("ReservationName=", "No reservations")):
-        raise ValueError(f"scontrol show reservation: {echo(text, '', 200) or 'nothing'}")
+        raise ValueError(f"scontrol show reservation: {echo(text, quote='', most=200) or 'nothing'}")
     for found in records(text):
         if found.get("ReservationName", LEASE).startswith(LEASE):
             continue

@@ -58,7 +58,7 @@ def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] |
     if done.returncode:
         lines = [line.removeprefix(f"{name}: ") for line in (done.stderr or done.stdout).strip().splitlines()]
         text = "; ".join(lines) or f"exit code {done.returncode}"
-        raise SlurmError(f"{name}: {echo(text, '', 400)}")
+        raise SlurmError(f"{name}: {echo(text, quote='', most=400)}")
     return done.stdout
 
 

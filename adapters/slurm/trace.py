@@ -64,24 +64,13 @@ class Said:
     files: dict[str, str] = field(default_factory=dict)
 
     def add(self, text: str, file: str = "") -> None:
-        """Take a text for what it is.
-
-        Parameters
-        ----------
-        file : str
-            That it is of, for messages.
-
-        Raises
-        ------
-        ValueError
-            For a text of none of the commands.
-        """
+        """Take a text for what it is; a ValueError for none of the commands. Messages name its `file`."""
         getattr(self, kind_of(text)).append(text)
         self.files[text] = file
 
     @contextmanager
     def naming(self, text: str) -> Iterator[None]:
-        """Name the file of a text in what is wrong with it, besides the command."""
+        """Name the file of a text in an `InputError` that is raised within."""
         try:
             yield
         except InputError as error:
@@ -96,14 +85,13 @@ def kind_of(text: str) -> str:
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"is no JSON: {echo(error, '', 200)}") from None
+            raise ValueError(f"is no JSON: {echo(error, quote='', most=200)}") from None
         for key, (kind, own) in _OF_DOCUMENTS.items():
             rows = document.get(key)
             if isinstance(rows, list) and all(isinstance(row, dict) and own & row.keys() for row in rows):
                 return kind
-        raise ValueError(
-            "has neither 'jobs' of sacct --json nor nodes of scontrol show node --json or sinfo --json"
-        )
+        known = "'jobs' of sacct --json nor nodes of scontrol show node --json or sinfo --json"
+        raise ValueError(f"has neither {known}")
     first = next((line for _, line in logical_lines(text)), "")
     if re.match("SwitchName=", first, re.IGNORECASE):
         return TOPOLOGY
@@ -158,7 +146,7 @@ def recorded(
         raise InputError(["no file tells jobs: give what 'sacct --parsable2' or 'sacct --json' prints"])
     found = Recorded()
     for text in said.accounting:
-        if not text.endswith(chr(10)) and not text.lstrip().startswith("{"):
+        if not text.endswith("\n") and not text.lstrip().startswith("{"):
             file = said.files.get(text) or "sacct"
             found.tell("doubtful", f"{file}: the last line does not end; the file may be cut")
     nodes = dict[str, SlurmNode]()
@@ -193,22 +181,24 @@ def recorded(
 
 
 def _latest(records: Iterable[Accounted]) -> list[Accounted]:
-    """Return the latest record of each run of a job, in the order of their starts, whatever that of files."""
+    """Return the latest record of each run of a job, in the order of starts, whatever that of `records`."""
     runs, last_s = dict[tuple[str, float | None], Accounted](), dict[str, float]()
     states = (WAITING, STILL_RUN)
+    # Of a run, records of its wait come first, and those of its end last: the last one counts.
     for one in sorted(records, key=lambda one: (*(one.state not in some for some in states), one.held_s)):
         start_s = None if one.state in WAITING else one.start_s
         runs[one.id, start_s] = one
         last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
     _join_parts(runs)
     # What waited has started since, unless it was requeued after its last start.
-    found = [one for run, one in runs.items() if run[1] is not None or one.eligible_s > last_s[one.id]]
+    found = [one for (id, s), one in runs.items() if s is not None or one.eligible_s > last_s[id]]
     return sorted(found, key=lambda one: one.start_s or one.eligible_s)
 
 
 def _join_parts(runs: dict[tuple[str, float | None], Accounted]) -> None:
     """Join the parts of a run that exports of adjacent times have cut (``sacct --truncate``).
 
+    `runs` are by the job's name and the start of the run in seconds since 1970, None while it waits.
     The first part ends when the other begins, both were submitted at once, and what is requeued is not.
     """
     ends: dict[tuple[str, float | None], tuple[str, float | None]] = {}
@@ -335,7 +325,7 @@ def _alone(jobs: Sequence[Accounted]) -> BoolArray:
 
 
 def _why_not_its_own(job: Accounted, power_w: float, least_w: float, nodes: Mapping[str, SlurmNode]) -> str:
-    """Return why the energy of a job's nodes is not its own; empty where it held all GPUs of these nodes."""
+    """Return why `power_w`, by the energy of its nodes, is not a job's own; empty if it held all GPUs."""
     if not nodes:
         return "may be that of shared nodes, which a file of nodes would tell"
     if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
@@ -346,7 +336,7 @@ def _why_not_its_own(job: Accounted, power_w: float, least_w: float, nodes: Mapp
 
 
 def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str, str]) -> str | None:
-    """GPU type of a job as nodes have it, by its name in the small letters of the accounting."""
+    """GPU type of a job as nodes have it; `known` has it by the accounting's name, in small letters."""
     if not nodes:
         return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
     kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.adapters.slurm.test_documents import RELEASES, accounted_row, wrapped
@@ -114,6 +114,9 @@ def ended(jobs: list[Accounted]) -> list[Accounted]:
 
 
 @given(JOBS, st.sampled_from(RELEASES), st.sampled_from(["train", "a|b", "||", ""]))
+@example(
+    [Accounted("1", "ann", "", "FAILED", 1.7e9, 1.8e9, 0.0, 1, frozenset(), 5.0, ("a1",))], RELEASES[1], ""
+)
 def test_tables_and_documents_say_the_same(jobs: list[Accounted], release: str, name: str) -> None:
     assert read_accounting(table_of(jobs, name), ZONE) == ended(jobs)
     assert read_accounting(document_of(jobs, release)) == ended(jobs)
