@@ -35,6 +35,7 @@ from wattsched.topology.arrays import FloatArray
 
 FOLDS = 4
 FEW_POWER_ERROR = 0.15
+BEYOND = 1.25
 """Error of watts that too few measurements tell, assumed: as that of a model's watts on another board."""
 MOST_CHOICES = 16
 
@@ -195,7 +196,7 @@ def fit_profile(
         held_out_mean=None if held_out is None else float(held_out.mean()),
         held_out_max=None if held_out is None else float(held_out.max()),
         held_out_note="" if held_out is not None else _too_few(timed, folds),
-        notes=(*notes, *incomplete, *_untold(m)),
+        notes=(*notes, *incomplete, *_untold(m), *_doubts(m, profile)),
         runs=runs,
     )
 
@@ -227,6 +228,19 @@ def _read(
         files[0], gpus_per_node=gpus_per_node, where=where, samples_per_epoch=samples_per_epoch
     )
     return m, (), (), _source(*files)
+
+
+def _doubts(m: Measurements, profile: Profile) -> list[str]:
+    """Point at watts that no measurement is near: the steps do not tell computing from waiting."""
+    power = profile.power
+    if m.power_w is None or not isinstance(power, PowerModel) or profile.power_limits is not None:
+        return []
+    computing_w, most_w = power.static_w + power.dynamic_w, float(m.power_w.max())
+    if computing_w <= BEYOND * most_w:
+        return []
+    told = f"by the fit a GPU that only computes draws {computing_w:,.0f} W"
+    told += f", at most {most_w:,.0f} W were measured"
+    return [f"doubtful: {told}; measure 1 GPU or other local batches, or give sync_time_s"]
 
 
 def _source(*files: str | Path) -> str:

@@ -20,6 +20,8 @@ GROUPS = (
     *("volcano.sh/job-name", "scheduling.x-k8s.io/pod-group", "batch.kubernetes.io/job-name", "job-name"),
 )
 """Labels of pods that run together, the widest first."""
+TOGETHER_S = 60.0
+"""Pods that a Job makes within so many seconds are its first ones."""
 GANG_PART = 0.99
 """Pods of a group are one job if all of them hold their GPUs in this part of their GPU time at least.
 
@@ -73,6 +75,8 @@ class Run:
         As nodes have it; empty where that is not clear.
     excluded : str
         Why it is not in the trace, though it ran; or empty.
+    job : (str, str)
+        Namespace and name of the Job that a pod is of; without a name where it is of none.
     """
 
     group: str
@@ -87,6 +91,7 @@ class Run:
     gpus: int
     gpu_type: str
     excluded: str = ""
+    job: Name = ("", "")
 
 
 def unread_devices(others: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_abov
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_node, read_pod
 from wattsched.adapters.kubernetes.runs import (
     GROUPS,
+    TOGETHER_S,
     Name,
     Owned,
     Run,
@@ -35,7 +36,7 @@ from wattsched.reading.inputs import echo
 from wattsched.report.wording import count
 
 KUEUE, QUEUE = "kueue.x-k8s.io/", "kueue.x-k8s.io/queue-name"
-JOBS = GROUPS[-2:]
+JOBS, ENDED = GROUPS[-2:], ("Complete", "Failed")
 KINDS, NOT_KUEUE = ("Node", "Pod", "Job", "Workload"), "scheduling.k8s.io/"
 """Objects that are read; workloads of this other API are none of Kueue."""
 _PAST = re.compile(r'"(?!deletion)(?:\w*[tT]ime|\w+stamp|\w+edAt)": "(\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)"')
@@ -65,6 +66,26 @@ class _Status(Part):
 class _Job(Part):
     metadata: Metadata
     limit_s: Annotated[Seconds | None, at("spec", "activeDeadlineSeconds")] = None
+    pod: Annotated[dict[str, Any], at("spec", "template", "spec")] = {}
+    parallelism: Annotated[int | None, at("spec", "parallelism")] = 1
+    start_s: Annotated[Moment, at("status", "startTime")] = None
+    conditions: Annotated[Several[TimedCondition], at("status", "conditions")] = []
+
+    @property
+    def named(self) -> Name:
+        return self.metadata.namespace, self.metadata.name
+
+    @property
+    def gpus(self) -> int:
+        return read_pod({"metadata": {"name": self.metadata.name}, "spec": self.pod}).gpus * (
+            self.parallelism or 0
+        )
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds from its start to its end; 0 where they are not told."""
+        ends_s = [one.moment_s for one in self.conditions if one.status == "True" and one.type in ENDED]
+        return max((end_s - self.start_s for end_s in ends_s if end_s and self.start_s), default=0.0)
 
 
 def items_of(document: Any) -> list[dict[str, Any]]:
@@ -138,11 +159,29 @@ def recorded(
     if nodes:
         found.cluster = _cluster(nodes, found, stand_ins)
     jobs = [validated(_Job, job) for job, _ in by_kind["Job"]]
-    limits = {(job.metadata.namespace, job.metadata.name): job.limit_s or inf for job in jobs}
+    limits = {job.named: job.limit_s or inf for job in jobs}
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
     words = {word for document, _ in workloads for word in validated(Workload, document).words}
-    _take(found, [*runs_of_workloads(workloads, nodes, limits, found), *_of_pods(pods, nodes, limits, words)])
+    created_s = {job.named: job.metadata.creation_s for job in jobs if job.metadata.creation_s is not None}
+    of_pods = list(_of_pods(pods, nodes, limits, words))
+    _take(
+        found, [*runs_of_workloads(workloads, nodes, limits, found), *_since_their_jobs(of_pods, created_s)]
+    )
+    there = {run.job for run in of_pods} | words
+    for job in jobs:
+        if job.start_s is not None and job.named not in there and (gpus := job.gpus):
+            found.leave_out("Jobs whose pods are gone", gpus, job.lasted_s)
     return found
+
+
+def _since_their_jobs(runs: Sequence[Run], created_s: Mapping[Name, float]) -> Iterator[Run]:
+    """Yield runs of pods; the first ones of a Job wait since this was made, as it may have been suspended."""
+    first_s = dict[Name, float]()
+    for run in runs:
+        first_s[run.job] = min(run.created_s, first_s.get(run.job, inf))
+    for run in runs:
+        first = run.created_s <= first_s[run.job] + TOGETHER_S
+        yield replace(run, created_s=min(run.created_s, created_s.get(run.job, inf))) if first else run
 
 
 def _newest(
@@ -212,6 +251,7 @@ def _of_pods(
             seen_s=seen_s,
             gpus=gpus,
             gpu_type=_product(pod.resources, node) if node else "",
+            job=(pod.namespace, job),
             excluded=_counted_as(row.metadata, words) if gpus else unread_devices(pod.others),
         )
 

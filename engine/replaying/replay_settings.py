@@ -134,6 +134,9 @@ class ReplaySettings:
             elif abs(counts - own) > timedelta(hours=0 if first.tzinfo or start is None else 14):
                 told = f"arrives at {shown(own.timestamp())}, counted as {shown(counts.timestamp())}"
                 warnings.warn(f"{trace.source}: assumed: the first job {told}", NoticeWarning, stacklevel=3)
+        elif start is None:
+            told = f"the first job arrives when the file begins, at {shown(trace.begin_s[0])}"
+            warnings.warn(f"{trace.source}: assumed: {told}", NoticeWarning, stacklevel=3)
         return None if start is None else trace.moment(start)
 
     def over_time(
@@ -144,7 +147,8 @@ class ReplaySettings:
         if not isinstance(given, str | Path):
             return None if given is None else kind.constant(float(given))
         with naming(given):
-            trace = read_carbon(given, self.zone, quantity)
+            both = all(isinstance(one, str | Path) for one in (self.carbon, self.tariff))
+            trace = read_carbon(given, self.zone, quantity, may_lack=both)
             return kind.of(trace, begin_s, self._start(trace, first))
 
 
@@ -166,8 +170,8 @@ class Scene:
         assert isinstance(carbon, Carbon)
         of_files = [one for one in (carbon, tariff) if one is not None and one.source]
         if len({one.clock_s for one in of_files}) > 1:
-            told = "`carbon` and `tariff` begin at different times, and the jobs have no dates"
-            raise ValueError(f"{told}: `start` says when the first one arrives")
+            told = "`carbon` and `tariff` begin at different times"
+            raise ValueError(f"{told}: `start` says when the first job arrives")
         context = PolicyContext(
             trace,
             Restarts(settings.process_restart_s, settings.pod_restart_s),

@@ -110,7 +110,9 @@ def _integral(begins: FloatArray, ends: FloatArray, values: FloatArray, at: Any)
     return np.interp(at, times, np.cumsum(amounts)) if len(times) else np.zeros(len(at))
 
 
-def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity = "carbon") -> CarbonTrace:
+def read_carbon(
+    path: str | Path, column: str | None = None, quantity: Quantity = "carbon", *, may_lack: bool = False
+) -> CarbonTrace:
     """Read carbon intensities, or prices.
 
     Parameters
@@ -121,6 +123,8 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
     column : str, optional
         Name of the column (default: the first of `INTENSITY_COLUMNS`, the only one besides the times, or the
         only one that states a unit of the quantity).
+    may_lack : bool
+        The column may be one of another file, where only one here can be meant.
     quantity : {"carbon", "money"}
         Prices may be negative, intensities may not.
 
@@ -142,7 +146,7 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
         time_column = _time_column(path, header)
         unit_column = next((name for name in header if name.lower() in ("unit", "units")), None)
         others = [name for name in header if name not in (time_column, unit_column)]
-        value_column = _value_column(path, others, column, quantity)
+        value_column = _value_column(path, others, column, quantity, may_lack=may_lack)
     # One row at a time: a table of all zones has a million cells.
     times, values = [], []
     offset_s, ends = _clock_of(time_column)
@@ -182,7 +186,7 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
 def _clock_of(column: str) -> tuple[float | None, bool]:
     """Seconds by which a column's clock is ahead of UTC, None if untold; and True if its times are ends.
 
-    ``UTC time`` is the column of EIA's hourly files, whose hours are called by their ends.
+    ``UTC time`` of EIA's hourly files and ``SETTLEMENTDATE`` of the Australian market are ends.
     """
     name = column.lower().replace("_", " ")
     zone = re.search(r"\b(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
@@ -190,7 +194,9 @@ def _clock_of(column: str) -> tuple[float | None, bool]:
     if zone is not None:
         sign, hours, minutes = zone.groups(default="0")
         offset_s = (-1 if sign == "-" else 1) * (3600.0 * int(hours) + 60.0 * int(minutes))
-    return offset_s, name == "utc time" or re.search(r"\bend(?:s|ing)?\b", name) is not None
+    return offset_s, name in ("utc time", "settlementdate") or re.search(
+        r"\bend(?:s|ing)?\b", name
+    ) is not None
 
 
 def utc_time(text: str) -> datetime:
@@ -225,11 +231,13 @@ def _time_column(path: str | Path, header: list[str]) -> str:
     return header[0]
 
 
-def _value_column(path: str | Path, others: list[str], asked: str | None, quantity: Quantity) -> str:
+def _value_column(
+    path: str | Path, others: list[str], asked: str | None, quantity: Quantity, *, may_lack: bool
+) -> str:
     """Column of values among those besides the times; see `read_carbon`."""
     stating = [name for name in others if unit_in(name, quantity)]
-    if quantity == "money" and asked not in others and 1 in (len(others), len(stating)):
-        asked = None  # it may be the column of another file, of intensities
+    if may_lack and asked not in others and 1 in (len(others), len(stating)):
+        asked = None
     if asked is not None and asked not in others:
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")

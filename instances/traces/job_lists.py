@@ -285,6 +285,9 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) 
     if drawn := sum(job.model is None for job in using):
         of = f"{drawn:,} of {len(using):,} jobs name no model"
         told.append(f"assumed: {of}; which of the catalogue each trains is drawn by the seed")
+    if 0 < (untyped := sum(job.gpu_type is None for job in using)) < len(using):
+        of = f"{untyped:,} of {len(using):,} jobs name no GPU type"
+        told.append(f"assumed: {of}; they run as long on whatever GPUs they get first")
     if measured := sum(job.power_w is not None for job in using):
         told.append(f"not used: watts, told of {measured:,} of {len(using):,} jobs; draws are the models'")
     if limited := sum(job.time_limit_s is not None for job in using):

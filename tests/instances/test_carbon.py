@@ -152,15 +152,22 @@ def test_which_column_of_several_is_taken_is_told(tmp_path: Path) -> None:
 def test_prices_are_found_beside_a_zone_of_the_intensities(tmp_path: Path) -> None:
     header = "interval_start_utc,location,lmp [USD/MWh]"
     file = written(tmp_path, f"{header}\n2023-01-01 00:00:00,ZONE,-90\n")
-    found = read_carbon(file, "DE", "money")
+    found = read_carbon(file, "DE", "money", may_lack=True)
     assert (found.per_kwh.tolist(), found.currency, found.zoned) == ([-0.09], "USD", True)
-    with pytest.raises(ValueError, match="no column 'DE'"):
-        read_carbon(file, "DE")
+    for quantity in ("carbon", "money"):
+        with pytest.raises(ValueError, match="no column 'DE'"):
+            read_carbon(file, "DE", quantity)
 
 
 def test_times_at_the_end_of_each_hour_are_told(tmp_path: Path) -> None:
     rows = "2026-11-02 01:00,1000\n2026-11-02 02:00,100\n"
-    for name in ("UTC Time at End of Hour", "interval_end_utc", "Hour Ending (UTC)", "UTC time"):
+    for name in (
+        "UTC Time at End of Hour",
+        "interval_end_utc",
+        "Hour Ending (UTC)",
+        "UTC time",
+        "SETTLEMENTDATE",
+    ):
         with pytest.warns(NoticeWarning, match="are the ends of steps of 3600 s"):
             found = read_carbon(written(tmp_path, f"{name},g/kWh\n{rows}"))
         assert found.slots(utc_time("2026-11-02T00:00Z"), 2, 3600.0) == [1000.0, 100.0]

@@ -165,3 +165,11 @@ def test_one_gpu_count_does_not_tell_what_waiting_draws(gpus, clocks, static_w, 
         exponent_note
         == f"{len(clocks)} clocks do not tell the exponent of the watts, which is taken as 3; 4 are enough"
     )
+
+
+def test_watts_that_no_measurement_is_near_are_pointed_at(tmp_path):
+    file = tmp_path / "weak.csv"
+    rows = "2,32,0.182,350\n4,32,0.195,320\n8,32,0.231,280\n"
+    file.write_text(f"gpus,local_batch,step_time_s,power_w\n{rows}")
+    notes = fit_profile(file, "weak").notes
+    assert any(note.startswith("doubtful: by the fit a GPU that only computes draws") for note in notes)

@@ -131,3 +131,22 @@ def test_pods_of_no_workload_are_jobs_beside_the_workloads() -> None:
         Entry("left out", "pods with labels of Kueue, but of no workload that is given", 1, 1.0)
         in found.table()
     )
+
+
+def job(name: str, made_s: float, gpus: int, **status: Any) -> dict[str, Any]:
+    """A Job of one pod that was made so many seconds after the beginning."""
+    metadata = {"name": name, "namespace": "team", "creationTimestamp": time_of(made_s)}
+    template = {"spec": {"containers": [container(gpus)]}}
+    return {"kind": "Job", "metadata": metadata, "spec": {"template": template}, "status": status}
+
+
+def test_pods_of_a_job_wait_since_it_was_made_and_jobs_without_pods_are_told() -> None:
+    first, again = pod("train-1", 1, 3600, 7200), pod("train-2", 1, 9000, 9600)
+    for one, made_s in ((first, 3600), (again, 9000)):
+        one["metadata"] |= {"labels": {"job-name": "train"}, "creationTimestamp": time_of(made_s)}
+    failed = [{"type": "Failed", "status": "True", "lastTransitionTime": time_of(7300)}]
+    gone = job("gone", 0, 8, startTime=time_of(100), conditions=failed)
+    found = recorded([first, again, job("train", 0, 1), gone, job("waits", 0, 8)], NOW_S)
+    waits = {one.name: one.waited_s for one in found.jobs}
+    assert (max(waits.values()) >= 3600, min(waits.values()) < 60) == (True, True)
+    assert (found.left_out, found.gpu_h["Jobs whose pods are gone"]) == ({"Jobs whose pods are gone": 1}, 16)
