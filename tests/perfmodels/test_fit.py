@@ -171,5 +171,5 @@ def test_watts_that_no_measurement_is_near_are_pointed_at(tmp_path):
     file = tmp_path / "weak.csv"
     rows = "2,32,0.182,350\n4,32,0.195,320\n8,32,0.231,280\n"
     file.write_text(f"gpus,local_batch,step_time_s,power_w\n{rows}")
-    notes = fit_profile(file, "weak").notes
+    notes = fit_profile(file, "weak", "A100").notes
     assert any(note.startswith("doubtful: by the fit a GPU that only computes draws") for note in notes)
