@@ -1,5 +1,7 @@
 """The power cap over time: a number, or a file that may change while we run; and where it is not known.
 
+The file is a signal (`instances.signals`) of the site, or a list of changes.
+
 One rule for what is not known: what runs goes on, nothing starts, and an alarm is told. Where the site states
 a fail-safe cap, it counts after a minute.
 """
@@ -14,30 +16,19 @@ from datetime import datetime
 from threading import Lock
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+import numpy as np
+from pydantic import AfterValidator, Field
 
-from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
+from wattsched.instances.signals import Moment, PowerLimit, Signal
+from wattsched.reading.inputs import listed
 from wattsched.topology.fields import Positive, Strict
 
 GRACE_S = 60.0
 """So long the cap is not known before a fail-safe cap counts: a file may be missing for a moment."""
 AGREE_S, BELIEVED_S = 2.0, 3600.0
 """Seconds that two clocks may differ, and after which a clock that was set is believed."""
-
-
-def _time(value: Any) -> Any:
-    """Parse a time of JSON, which is a text there; refuse one without a zone."""
-    try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        raise ValueError(f"must be a time as 2027-01-31T17:00:00Z, got {shown(value)}") from None
-    if isinstance(found, datetime) and found.tzinfo is None:
-        raise ValueError(f"must have a zone, as 2027-01-31T17:00:00Z has, got {shown(value)}")
-    return found
-
-
-Moment = Annotated[AwareDatetime, BeforeValidator(_time)]
 
 
 class Change(Strict):
@@ -58,15 +49,26 @@ class Caps(Strict):
     changes: Annotated[list[Change], AfterValidator(_ordered)] = Field(default_factory=list)
     until: Moment | None = None
 
-    def at(self, time_s: float) -> float:
-        """Cap in watts at a time, in seconds since 1970, after all changes until then."""
-        past = [change.power_w for change in self.changes if change.at.timestamp() <= time_s]
-        return past[-1] if past else self.power_w
+    @property
+    def limit(self) -> PowerLimit:
+        """Cap over time."""
+        begin_s = np.array([-np.inf, *(change.at.timestamp() for change in self.changes)])
+        watts = np.array([self.power_w, *(change.power_w for change in self.changes)])
+        kept = np.append(np.diff(begin_s) > 0, True)  # Of changes at one time the last counts.
+        begin_s, watts = begin_s[kept], watts[kept]
+        return PowerLimit(np.inf, begin_s, np.append(begin_s[1:], np.inf), watts, watts)
 
-    def least(self, time_s: float, ahead_s: float) -> float:
-        """Least cap in watts from a time, in seconds since 1970, until `ahead_s` seconds later."""
-        changed_w = [c.power_w for c in self.changes if time_s < c.at.timestamp() <= time_s + ahead_s]
-        return min([self.at(time_s), *changed_w])
+
+def stated(document: Any, file: str) -> tuple[PowerLimit, datetime | None]:
+    """Cap of the site over time that a document states, and until when it counts."""
+    if not (isinstance(document, dict) and "format" in document):
+        caps = validated(Caps, document, file)
+        return caps.limit, caps.until
+    signal = validated(Signal, document, file)
+    if domains := [domain for domain in signal.domains if domain is not None]:
+        told = f"limits the power domain {listed(domains)} over time, and only the site's limits are followed"
+        raise InputError([told], file)
+    return signal.limit(), signal.until
 
 
 class Cap(NamedTuple):
@@ -102,7 +104,7 @@ class Budget:
     power_w : float, optional
         Cap without a file; None is no limit.
     file : str, optional
-        JSON of `Caps`.
+        JSON of `Caps`, or of a `Signal`.
     source : callable, optional
         Reads such JSON from elsewhere, instead of the file; `file` names it then.
     ahead_s : float
@@ -120,7 +122,7 @@ class Budget:
     fail_safe_w: float | None = None
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    _last: Caps | None = None
+    _last: tuple[PowerLimit, datetime | None] | None = None
     # `clock` less `monotonic` before the clock was set; since when it differs, and since when the cap is not
     # known, both by `monotonic`.
     _anchor_s: float = math.nan
@@ -150,19 +152,17 @@ class Budget:
         """Cap by the file, or by what it said last where it cannot be read; messages name it `file`."""
         unknown = ""
         try:
-            document = read_json(file) if self.source is None else self.source()
-            self._last = validated(Caps, document, file)
+            self._last = stated(read_json(file) if self.source is None else self.source(), file)
         except InputError as error:
             if self._last is None and self.fail_safe_w is None:
                 raise
             unknown = "; ".join(error.faults)
         first_s, last_s, alarms = self._times()
-        caps = self._last
-        if not unknown and caps is not None and caps.until is not None and last_s >= caps.until.timestamp():
-            unknown = f"it counted until {caps.until.isoformat()}"
-        ahead_s = last_s - first_s
-        now_w = math.inf if caps is None else caps.least(first_s, ahead_s)
-        soon_w = math.inf if caps is None else caps.least(first_s, ahead_s + self.ahead_s)
+        limit, until = self._last or (None, None)
+        if not unknown and until is not None and last_s >= until.timestamp():
+            unknown = f"it counted until {until.isoformat()}"
+        now_w = math.inf if limit is None else limit.least_from(first_s, last_s - first_s)
+        soon_w = math.inf if limit is None else limit.least_from(first_s, last_s - first_s + self.ahead_s)
         self._unknown_since_s = min(self._unknown_since_s, self.monotonic()) if unknown else math.inf
         if unknown:
             text = f"the cap is not known ({file}: {unknown}): nothing starts, and what it said still counts"

@@ -12,9 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from wattsched.adapters.budget import BELIEVED_S, GRACE_S, Budget, Caps
+from wattsched.adapters.budget import BELIEVED_S, GRACE_S, Budget, stated
 from wattsched.adapters.rounds import Report, UnansweredError
 from wattsched.instances.errors import InputError
+from wattsched.instances.signals import PowerLimit
 from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
 
@@ -81,7 +82,7 @@ class World(ABC):
         self.folder = Path(self._folder.name)
         self.fail_safe_w = rng.choice([None, self.idle_w + 4 * EACH_W])
         self.feed_w = len(FEED) * (BASE_W + GPUS * IDLE_W) + rng.choice([2, 5, 8]) * EACH_W
-        self.said: Caps | None = None
+        self.said: tuple[PowerLimit, datetime | None] | None = None
         self.unknown_since_s = inf
         self.made, self.faults = 0, list[str]()
         self.write_cap(self.idle_w + 16 * EACH_W)
@@ -100,9 +101,16 @@ class World(ABC):
             return datetime.fromtimestamp(self.true_s + s, UTC).isoformat()
 
         document: dict[str, Any] = {"power_w": power_w}
+        as_signal: dict[str, Any] = {"format": "wattsched-signal/1"}
         if after_s:
-            now_w = self.idle_w + 16 * EACH_W if self.said is None else self.said.at(self.true_s)
+            now_w = self.idle_w + 16 * EACH_W if self.said is None else self.said[0].least_from(self.true_s)
             document = {"power_w": now_w, "changes": [{"at": at(after_s), "power_w": power_w}]}
+            before = {"from": at(-5), "to": at(after_s), "power_w": now_w}
+            as_signal["limits"] = [before, {"from": at(after_s), "power_w": power_w}]
+        else:
+            as_signal["power_w"] = power_w
+        if self.rng.random() < 0.5:
+            document = as_signal
         if until_s is not None:
             document["until"] = at(until_s)
         self.file.write_text(json.dumps(document))
@@ -110,17 +118,17 @@ class World(ABC):
     def read_cap(self) -> bool:
         """Whether the cap is known now; what was said last is kept."""
         try:
-            self.said = Caps.model_validate(json.loads(self.file.read_text()))
+            self.said = stated(json.loads(self.file.read_text()), "cap.json")
         except (OSError, ValueError):
             return False
-        until = self.said.until
+        _, until = self.said
         return until is None or max(self.true_s, self.true_s + self.set_s) < until.timestamp()
 
     def caps_w(self) -> dict[str, float]:
         """Caps in force, by domain; '' is the site."""
         known = self.read_cap()
         # A process that was started meanwhile does not know what the file said.
-        cap_w = inf if self.said is None else self.said.at(self.true_s)
+        cap_w = inf if self.said is None else self.said[0].least_from(self.true_s)
         if not known and self.fail_safe_w is not None and self.true_s > self.unknown_since_s + GRACE_S + 1:
             cap_w = min(cap_w, self.fail_safe_w)
         return {"": cap_w, "feed": self.feed_w}

@@ -50,7 +50,9 @@ def test_the_least_of_the_time_ahead_counts_and_of_all_times_that_it_may_be(
         return past[-1][1] if past else 5e4
 
     document = {"power_w": 5e4, "changes": rows}
-    assert Caps.model_validate(document).least(now, ahead) == min(map(in_force, range(now, now + ahead + 1)))
+    assert Caps.model_validate(document).limit.least_from(now, ahead) == min(
+        map(in_force, range(now, now + ahead + 1))
+    )
     clocks = Clocks(file="cap.json", ahead_s=ahead, source=lambda: document)
     clocks.cap()
     found = clocks.cap(now, set_s)
@@ -114,3 +116,15 @@ def test_without_a_file_at_all_a_fail_safe_cap_keeps_the_rounds_going() -> None:
 
 def test_without_a_file_there_is_a_number_or_no_limit() -> None:
     assert (Budget(5.0).cap(), Budget().cap()) == ((5.0, 5.0, "", ()), (math.inf, math.inf, "", ()))
+
+
+def test_a_signal_counts_as_a_list_of_changes_does() -> None:
+    limit = {"from": at(100), "to": at(200), "power_w": 400.0, "ramp_w_per_s": 10.0}
+    document: dict[str, Any] = {"format": "wattsched-signal/1", "power_w": 1000.0, "limits": [limit]}
+    clocks = Clocks(file="cap.json", ahead_s=20, source=lambda: document)
+    found = [clocks.cap()[:2], *(clocks.cap(after_s)[:2] for after_s in (90, 30, 70, 15, 45))]
+    times_s = (0, 90, 120, 190, 205, 250)
+    assert [now for now, _ in found] == pytest.approx([1000, 1000, 800, 400, 450, 900], abs=1e-3), times_s
+    assert [soon for _, soon in found] == pytest.approx([1000, 900, 600, 400, 450, 900], abs=1e-3)
+    document["limits"] = [{"from": at(100), "power_w": 400.0, "domain": "feed"}]
+    assert "limits the power domain 'feed' over time" in clocks.cap().unknown

@@ -1,0 +1,249 @@
+"""Signals of a utility or a facility: limits on the draw over time, with ramps, notice and worth.
+
+A signal is a JSON document, ``wattsched-signal/1``, or a CSV file with the columns ``from``, ``to`` and
+``power_w``. At every moment the least of the standing limit and of all limits in force holds. A limit with a
+ramp falls from what held before it, from its begin on, and rises again after its end, so many watts a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, model_validator
+
+from wattsched.instances.errors import InputError, refuse, shown, validated
+from wattsched.instances.io import read_json
+from wattsched.reading.inputs import LARGEST, Row, rows_of
+from wattsched.topology.arrays import FloatArray
+from wattsched.topology.fields import Name, NonNegative, Positive, Price, Strict
+
+FORMAT: Literal["wattsched-signal/1"] = "wattsched-signal/1"
+MOST_LIMITS = 10_000
+COLUMNS = ("from", "to", "power_w")
+OPTIONAL = ("notice_s", "worth_per_kwh", "domain")
+MOST_STEPS = 10_000
+"""Steps that a ramp becomes at most."""
+
+
+def _time(value: Any) -> Any:
+    """Parse a time of JSON, which is a text there; refuse one without a zone."""
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError(f"must be a time as 2027-01-31T17:00:00Z, got {shown(value)}") from None
+    if isinstance(found, datetime) and found.tzinfo is None:
+        raise ValueError(f"must have a zone, as 2027-01-31T17:00:00Z has, got {shown(value)}")
+    return found
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_time)]
+"""A time with a zone."""
+
+
+class Limit(Strict):
+    """A limit on the draw for some time.
+
+    Attributes
+    ----------
+    begin, to : datetime
+        From when, as ``from`` in files, to when it holds; for good without an end.
+    power_w : float, optional
+        The limit; or `share` of the signal's baseline.
+    ramp_w_per_s : float, optional
+        By so much the limit falls from its begin on, and rises after its end; at once without it.
+    notice_s : float
+        It is known so long before it begins.
+    worth_per_kwh : float, optional
+        Makes it a wish: what not drawing a kWh earns. A limit without is firm.
+    domain : str, optional
+        Power domain whose draw it limits; the whole site without one.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    begin: Moment = Field(alias="from")
+    to: Moment | None = None
+    power_w: Positive | None = None
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    ramp_w_per_s: Positive | None = None
+    notice_s: NonNegative = 0.0
+    worth_per_kwh: Price | None = None
+    domain: Name | None = None
+
+    @model_validator(mode="after")
+    def _one_amount(self) -> Self:
+        if (self.power_w is None) == (self.share is None):
+            raise ValueError("needs either 'power_w' or 'share'")
+        if self.to is not None and self.to <= self.begin:
+            raise ValueError(f"to: must be after from, {self.begin.isoformat()}, got {self.to.isoformat()}")
+        return self
+
+
+class Signal(Strict):
+    """A document of limits.
+
+    Attributes
+    ----------
+    power_w : float, optional
+        Standing limit on the site.
+    baseline_w : float, optional
+        What would be drawn without limits: shares are of it, and ramps begin there without a standing limit.
+    limits : list of Limit
+    until : datetime, optional
+        When the document is out of date.
+    """
+
+    format: Literal["wattsched-signal/1"] = FORMAT
+    name: Name = "signal"
+    power_w: Positive | None = None
+    baseline_w: Positive | None = None
+    limits: Annotated[list[Limit], Field(max_length=MOST_LIMITS)] = Field(default_factory=list)
+    until: Moment | None = None
+
+    @model_validator(mode="after")
+    def _shares_have_a_baseline(self) -> Self:
+        before_w = (self.baseline_w, self.power_w)
+        refuse(
+            f"limits[{n}]: {needs}"
+            for n, one in enumerate(self.limits)
+            for needs, lacks in (
+                ("'share' needs 'baseline_w'", one.share is not None and self.baseline_w is None),
+                (
+                    "'ramp_w_per_s' needs 'baseline_w' or 'power_w', from which it falls",
+                    one.ramp_w_per_s is not None and before_w == (None, None),
+                ),
+                (
+                    "'share' and 'ramp_w_per_s' are of the whole site, not of a domain",
+                    one.domain is not None and (one.share, one.ramp_w_per_s) != (None, None),
+                ),
+            )
+            if lacks
+        )
+        return self
+
+    @property
+    def domains(self) -> list[str | None]:
+        """Power domains with limits, None for the whole site, which comes first."""
+        found = dict.fromkeys(one.domain for one in self.limits)
+        return [*[None] * (self.power_w is not None or None in found), *(d for d in found if d is not None)]
+
+    def limit(self, domain: str | None = None) -> PowerLimit:
+        """Return the firm limit on the site's draw, or on that of a power domain, over time."""
+        before_w = min((w for w in (self.baseline_w, self.power_w) if w is not None), default=np.inf)
+        pieces = [
+            piece
+            for one in self.limits
+            if one.domain == domain and one.worth_per_kwh is None
+            for piece in _pieces(one, self.watts(one), before_w)
+        ]
+        standing_w = np.inf if self.power_w is None or domain is not None else self.power_w
+        return PowerLimit(standing_w, *np.array(pieces, dtype=float).reshape(-1, 4).T)
+
+    def watts(self, limit: Limit) -> float:
+        """Watts of a limit, also of one that is a share of the baseline."""
+        return limit.power_w if limit.power_w is not None else (limit.share or 0.0) * (self.baseline_w or 0.0)
+
+
+def _pieces(limit: Limit, power_w: float, before_w: float) -> Iterator[tuple[float, float, float, float]]:
+    """Yield the straight lines of a limit: begin, end, watts at the begin, watts at the end."""
+    begin_s, end_s = limit.begin.timestamp(), np.inf if limit.to is None else limit.to.timestamp()
+    if limit.ramp_w_per_s is None or before_w <= power_w:
+        yield begin_s, end_s, power_w, power_w
+        return
+    falls_s = (before_w - power_w) / limit.ramp_w_per_s
+    low_s = min(begin_s + falls_s, end_s)
+    low_w = before_w - limit.ramp_w_per_s * (low_s - begin_s)
+    yield begin_s, low_s, before_w, low_w
+    if low_s < end_s:
+        yield low_s, end_s, power_w, power_w
+    if np.isfinite(end_s):
+        yield end_s, end_s + (before_w - low_w) / limit.ramp_w_per_s, low_w, before_w
+
+
+@dataclass(frozen=True)
+class PowerLimit:
+    """Watts that may be drawn over time: a standing limit, and straight lines of which the least holds.
+
+    Attributes
+    ----------
+    standing_w : float
+        Infinite for none.
+    begin_s, end_s, begin_w, end_w : float arrays, shape (n_lines,)
+        Seconds since 1970, and watts at both ends; between them they go straight.
+    """
+
+    standing_w: float
+    begin_s: FloatArray
+    end_s: FloatArray
+    begin_w: FloatArray
+    end_w: FloatArray
+
+    def least(self, from_s: FloatArray, to_s: FloatArray) -> FloatArray:
+        """Least limit from each time up to before another, shape (n,)."""
+        found = np.full(len(from_s), self.standing_w)
+        for begin_s, end_s, begin_w, end_w in self._lines():
+            # A line is least where it begins or ends.
+            low_s, high_s = np.maximum(from_s, begin_s), np.minimum(to_s, end_s)
+            slope = (end_w - begin_w) / (end_s - begin_s)
+            ends_w = begin_w + slope * (np.where(slope < 0, high_s, low_s) - begin_s) if slope else begin_w
+            found = np.where(low_s < high_s, np.minimum(found, ends_w), found)
+        return found
+
+    def least_from(self, time_s: float, ahead_s: float = 0.0) -> float:
+        """Least limit at a time and for some seconds after it."""
+        return float(self.least(np.array([time_s]), np.nextafter([time_s + ahead_s], np.inf))[0])
+
+    def _lines(self) -> Iterator[tuple[float, float, float, float]]:
+        columns = (self.begin_s, self.end_s, self.begin_w, self.end_w)
+        return zip(*(column.tolist() for column in columns), strict=True)
+
+    def steps(self, step_s: float = 60.0) -> tuple[FloatArray, FloatArray]:
+        """Times from which on the limit is another, and its watts, the first before all others.
+
+        A line that falls or rises becomes steps of `step_s` seconds, none above it.
+        """
+        cuts = [np.array([-np.inf]), self.begin_s, self.end_s]
+        cuts += [
+            np.arange(begin, end, max(step_s, (end - begin) / MOST_STEPS))
+            for begin, end, *watts in self._lines()
+            if len({*watts}) > 1
+        ]
+        time_s = np.unique(np.concatenate(cuts))
+        time_s = time_s[time_s < np.inf]
+        watts = self.least(time_s, np.append(time_s[1:], np.inf))
+        changes = np.append(True, np.diff(watts) != 0)
+        return time_s[changes], watts[changes]
+
+
+def read_signal(path: str | Path) -> Signal:
+    """Read a signal, JSON or CSV by the file's name.
+
+    Raises
+    ------
+    InputError
+        With the place in the file.
+    OSError
+        When it cannot be read.
+    """
+    source = str(path)
+    if not source.removesuffix(".gz").endswith(".csv"):
+        return validated(Signal, read_json(path), source)
+    try:
+        limits = [_row(row) for row in rows_of(path, COLUMNS[:1], (*COLUMNS[1:], *OPTIONAL))]
+    except ValueError as error:
+        raise InputError([str(error).removeprefix(f"{source}, ")], source) from None
+    return validated(Signal, {"limits": limits}, source)
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """Fields of a limit in a row of a CSV file; an empty cell is none."""
+    names = [name for name, text in row.cells.items() if text.strip()]
+    if strange := [name for name in names if name not in (*COLUMNS, *OPTIONAL)]:
+        raise row.fault(strange[0], f"is not read; read are {', '.join((*COLUMNS, *OPTIONAL))}")
+    texts = ("from", "to", "domain")
+    return {name: row.text(name) if name in texts else row.number(name, -LARGEST) for name in names}
