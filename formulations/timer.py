@@ -35,12 +35,16 @@ class Timer:
     limit_s : float, optional
     stopped : threading.Event
         Set when the timer was stopped.
+    gap : float
+        Relative gap that is asked for: a search that knows a bound may end there.
     phase_s : dict of str to float
         Seconds by phase, in the order of their first beginning; without those of a phase that has not ended.
     """
 
-    def __init__(self, limit_s: float | None = None, stopped: threading.Event | None = None) -> None:
-        self.limit_s = limit_s
+    def __init__(
+        self, limit_s: float | None = None, stopped: threading.Event | None = None, gap: float = 0.0
+    ) -> None:
+        self.limit_s, self.gap = limit_s, gap
         self._begin = time.monotonic()
         self._end = None if limit_s is None else self._begin + limit_s
         self.stopped = stopped or stop_event() or threading.Event()
@@ -73,17 +77,18 @@ class Timer:
     def share(self, share: float) -> Timer:
         """Timer for a share of what is left."""
         remaining_s = self.remaining_s()
-        return Timer(None if remaining_s is None else share * remaining_s, self.stopped)
+        return Timer(None if remaining_s is None else share * remaining_s, self.stopped, self.gap)
 
     def at_most(self, seconds: float) -> Timer:
         """Timer for some seconds of what is left."""
         remaining_s = self.remaining_s()
-        return Timer(seconds if remaining_s is None else min(seconds, remaining_s), self.stopped)
+        return Timer(seconds if remaining_s is None else min(seconds, remaining_s), self.stopped, self.gap)
 
     def until(self, share: float) -> Timer:
         """Timer that is over when this share of the time up to the limit has passed."""
         whole_s = None if self._end is None else self._end - self._begin
-        return Timer(None if whole_s is None else max(0.0, share * whole_s - self.elapsed_s()), self.stopped)
+        left_s = None if whole_s is None else max(0.0, share * whole_s - self.elapsed_s())
+        return Timer(left_s, self.stopped, self.gap)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

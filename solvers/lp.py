@@ -40,6 +40,8 @@ _COST_RANGE = (1.0, 2.0**20)
 _COST_TARGET = 2.0**10
 # HiGHS takes smaller coefficients for 0, and lets nobody ask for less.
 _LEAST_ENTRY = 1e-12
+# Tolerances take a column of which all is less for none at all.
+_LEAST_RANGE = 1e-6
 # The LP relaxation of a program with few columns is solved before presolve would be done.
 _SMALL = 5_000
 
@@ -121,7 +123,10 @@ def scaled(program: Program, least: float | None = None) -> ScaledModel:
     column_size = largest_by(column[~whole], in_rows, program.n_columns)
     column_least = np.full(program.n_columns, np.inf)
     np.minimum.at(column_least, column[~whole], np.where(in_rows > 0.0, in_rows, np.inf))
-    column_size = np.where(column_least < 10.0 * least * column_size, column_least, column_size)
+    # Its least entry is to be seen, unless all that the column may be would then be nothing.
+    is_seen = program.upper * np.where(np.isfinite(column_least), column_least, 1.0) >= _LEAST_RANGE
+    hidden = (column_least < 10.0 * least * column_size) & is_seen
+    column_size = np.where(hidden, column_least, column_size)
     column_factor = _power_of_two(1.0 / np.where(column_size > 0, column_size, 1.0))
     row_size = largest_by(matrix.indices[~whole], in_rows * column_factor[column[~whole]], n_rows)
     # Of rows without integer columns the limits count, too: tolerances are nothing beside large ones.

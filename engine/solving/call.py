@@ -165,7 +165,7 @@ class Call:
     _closing: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        self.timer = Timer(self.limits.time_s)
+        self.timer = Timer(self.limits.time_s, gap=self.limits.gap)
         formulation, self.solver, _ = self.names
         self.formulation = formulation or ""
 

@@ -30,13 +30,13 @@ from wattsched.formulations.shifting.columns import (
     Schedules,
     amounts,
     decision_of,
+    fits,
     follow,
     is_valid,
     least_of_jobs,
     never_run,
     prices_of,
     schedules_of,
-    use,
 )
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.timer import Timer
@@ -346,8 +346,8 @@ class _Branching:
         known = self.pool.all()
         likeliest = known.take(least_of_jobs(known.job, -solution.share))
         decision = follow(self.horizon, likeliest.job, likeliest.option)
-        fits = len(decision) == self.horizon.n_jobs and is_valid(self.horizon, decision)
-        if not fits or (use(self.horizon, decision) > self.horizon.free_cells).any():
+        valid = len(decision) == self.horizon.n_jobs and is_valid(self.horizon, decision)
+        if not valid or not fits(self.horizon, decision):
             return
         if (value := self._value(decision)) < self.value:
             self.best, self.value, self.improved = decision, value, True
@@ -408,8 +408,7 @@ class _Branching:
         """Split at the slot where `some` schedules, of shares `part`, differ most in GPUs or watts."""
         horizon, runs = self.horizon, some.option != PAUSE
         own = horizon.options_of(int(some.job[0]))
-        features = [horizon.gpus * (horizon.pool == pool) for pool in range(len(horizon.capacity))]
-        for feature in (*features, horizon.power_w):
+        for feature in (*horizon.uses.T, horizon.power_w):
             used = np.where(runs, feature[some.option], 0.0)
             mean = part @ used / part.sum()
             spread = part @ (used - mean) ** 2

@@ -23,7 +23,7 @@ from wattsched.formulations.shifting.columns import (
     Schedules,
     add_uses,
     amounts,
-    held_gpus,
+    held,
     is_valid,
     lagrangian,
     least_of_jobs,
@@ -33,6 +33,7 @@ from wattsched.formulations.shifting.columns import (
 )
 from wattsched.formulations.shifting.data import CRITERIA, Horizon
 from wattsched.formulations.shifting.pricing import SchedulePricing
+from wattsched.formulations.shifting.settings import MOST_JOBS, resettled
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -46,8 +47,8 @@ MOST_RAISES = 3
 """Number of tenfold raises of prices after which rows that are exceeded are taken to be impossible."""
 MOST_OF_A_LIMIT = 1e9
 """Most that a column may use of a limit, relative to it: HiGHS takes no columns beyond 1e15."""
-TOLERANCE = 5e-4
-"""Gap between the LP and the prices' bound, relative to the LP, at which rounds end."""
+TOLERANCE, EARLY = 5e-4, 0.1
+"""Gap of the LP to the prices' bound, relative to the LP, at which rounds end; or share of that asked."""
 EXCEEDED = 1e-7
 """Excess of a row over its limit, relative to it, that counts as none."""
 
@@ -93,7 +94,13 @@ class ScheduleMaster:
         sums = np.maximum(np.abs(typical.criteria).sum(axis=0), ROUNDING)
         self._unit = float(sums[objective]) / max(1, n)
         of_budgets = np.maximum(np.abs(limits[horizon.n_cells :]), sums[horizon.limited])
-        self._scale = np.concatenate([np.ones(horizon.n_cells), of_budgets])
+        # Watts count by the most that a job draws, as GPUs count one by one.
+        each = np.where(
+            [n.startswith("gpus:") for n in horizon.resources],
+            1.0,
+            horizon.uses.max(axis=0, initial=ROUNDING),
+        )
+        self._scale = np.concatenate([np.repeat(each, horizon.slots), of_budgets])
         self._lp = RestrictedMaster("schedules", unit=self._unit)
         rows = self._lp.add_rows(-np.inf, limits / self._scale)
         jobs = self._lp.add_rows(np.ones(n), 1.0)
@@ -186,7 +193,7 @@ def generate(
             center, best_value = trial, value
         new = pool.add(_improving(horizon, schedules, solution))
         master.add(new)
-        closed = solution.cost - best_value <= TOLERANCE * abs(solution.cost)
+        closed = solution.cost - best_value <= max(TOLERANCE, EARLY * timer.gap) * abs(solution.cost)
         if not closed and not len(new) and smoothing > 0:
             smoothing = 0.0  # at the LP's own prices there may be new ones
             continue
@@ -216,6 +223,8 @@ FINE = 3.0
 """Cost of exceeding a budget, in multiples of its price."""
 REMOVED, MOST_REMOVED = 0.06, 12
 """Part of the jobs that are taken out at a time, and how many at most."""
+CLOSE = 0.8
+"""Share of the gap asked for, from the LP on, at which attempts end: the bound is a little below the LP."""
 _BETTER = 1e-7
 """Part of a score by which a success is better."""
 IDLE_ROUNDS = 60
@@ -229,6 +238,8 @@ class Insertion:
     ----------
     objective : int
         Number of the criterion to minimise.
+    bound : float
+        Cost of the LP, without the idle GPUs.
     likely, likelihood : arrays, shape (n_jobs,)
         Of each job the schedule of most share in the LP, its number among those `known`, and the share.
     tried : list of Schedules
@@ -237,7 +248,7 @@ class Insertion:
 
     def __init__(self, horizon: Horizon, objective: int, pricing: SchedulePricing, generated: Generated):
         self.horizon, self.objective, self.pricing = horizon, objective, pricing
-        self.prices = generated.prices
+        self.prices, self.bound = generated.prices, generated.master.cost
         self.known, share = generated.pool.all(), generated.master.share
         self.likely = least_of_jobs(self.known.job, -share)
         self.likelihood = share[self.likely]
@@ -253,12 +264,15 @@ class Insertion:
         self.tried.append(decision)
         score, surcharge = self._score(decision), 1.0
         count = int(min(MOST_REMOVED, max(2, REMOVED * n_jobs)))
+        enough = self.bound + CLOSE * timer.gap * abs(self.bound + horizon.idle_use[self.objective])
         while idle < IDLE_ROUNDS + n_jobs / 2 and n_jobs > 1 and not timer.over():
+            if score <= enough and is_valid(horizon, decision):
+                break
             jobs = self._related(decision, count, rng)
             kept = decision.take(np.flatnonzero(~np.isin(decision.job, jobs)))
             # At other prices the jobs do not simply come back to where they were.
             prices = self._surcharged(surcharge * float(rng.uniform(0.8, 1.2)))
-            prices = Prices(prices.criteria, float(rng.uniform(0.0, 1.3)) * prices.gpu)
+            prices = Prices(prices.criteria, float(rng.uniform(0.0, 1.3)) * prices.cell)
             other = self._insert(kept, jobs, prices)
             valid = is_valid(horizon, other)
             surcharge = max(0.5, surcharge / 1.05) if valid else min(10.0, surcharge * 1.1)
@@ -278,12 +292,24 @@ class Insertion:
     def _surcharged(self, factor: float) -> Prices:
         """Prices with those of the budgets multiplied by a factor."""
         of_budgets = self.prices.of_budgets(self.objective)
-        return Prices(self.prices.criteria - of_budgets + factor * of_budgets, self.prices.gpu)
+        return Prices(self.prices.criteria - of_budgets + factor * of_budgets, self.prices.cell)
 
     def _insert(self, kept: Schedules, jobs: IntArray, prices: Prices) -> Schedules:
-        """Let jobs take their cheapest schedules in turn beside those kept; return all, by job."""
-        free = self.horizon.free_cells - use(self.horizon, kept)
-        parts = [kept]
+        """Let jobs take their cheapest schedules in turn beside those kept; return all, by job.
+
+        Few jobs under caps look at GPUs alone, and what they draw too much is mended together afterwards.
+        """
+        horizon = self.horizon
+        if horizon.n_jobs <= MOST_JOBS and horizon.counts_watts.any():
+            decision = self._beside(
+                kept, jobs, prices, np.where(horizon.counts_watts, np.inf, horizon.free_cells)
+            )
+            if (settled := resettled(horizon, decision, self.prices)) is not None:
+                return settled
+        return self._beside(kept, jobs, prices, horizon.free_cells)
+
+    def _beside(self, kept: Schedules, jobs: IntArray, prices: Prices, cells: FloatArray) -> Schedules:
+        free, parts = cells - use(self.horizon, kept), [kept]
         for job in jobs.tolist():
             schedule = self.pricing.cheapest_of(job, prices, free)
             free -= use(self.horizon, schedule)
@@ -294,9 +320,9 @@ class Insertion:
     def _related(self, decision: Schedules, count: int, rng: np.random.Generator) -> IntArray:
         """A random job and others that hold GPUs in its slots, `count` in all, in random order."""
         first = int(rng.integers(len(decision)))
-        which, cell, gpus = held_gpus(self.horizon, decision)
+        which, cell, amount = held(self.horizon, decision)
         weight = np.bincount(cell[which == first], minlength=self.horizon.n_cells)
-        overlap = np.bincount(which, weights=gpus * weight[cell], minlength=len(decision))
+        overlap = np.bincount(which, weights=amount * weight[cell], minlength=len(decision))
         score = (overlap + 0.05 * overlap.max(initial=1.0)) * rng.random(len(decision))
         score[first] = np.inf
         return rng.permutation(decision.job[np.argsort(-score)[:count]])

@@ -94,6 +94,7 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
     completion_s = horizon.share[job] * (finish_s - horizon.arrival_s[job])
     broken = finish_s > horizon.deadline_s[job] * (1 + ROUNDING)
     broken[late] |= horizon.must_finish[job[late]]
+    broken[late] |= left[late] > (horizon.most_left + ROUNDING * horizon.work)[job[late]]
     finish_s = np.where(broken, np.inf, finish_s)
     return Schedules(job, option, np.column_stack([completion_s, spent]), finish_s)
 
@@ -143,17 +144,23 @@ def all_schedules(horizon: Horizon) -> Schedules | None:
     return follow(horizon, np.repeat(np.arange(horizon.n_jobs), counts), option)
 
 
-def held_gpus(horizon: Horizon, schedules: Schedules) -> tuple[IntArray, IntArray, IntArray]:
-    """GPUs that schedules hold: number of the schedule, of the cell (pool by slot), and of GPUs."""
+def held(horizon: Horizon, schedules: Schedules) -> tuple[IntArray, IntArray, FloatArray]:
+    """Resources that schedules hold: number of the schedule, of the cell (resource by slot), and amount."""
     which, slot = np.nonzero(schedules.option != PAUSE)
-    chosen = schedules.option[which, slot]
-    return which, horizon.pool[chosen] * horizon.slots + slot, horizon.gpus[chosen]
+    uses = horizon.uses[schedules.option[which, slot]]
+    run, resource = np.nonzero(uses)
+    return which[run], resource * horizon.slots + slot[run], uses[run, resource]
 
 
-def use(horizon: Horizon, schedules: Schedules) -> IntArray:
-    """GPUs of each cell that all schedules hold together, shape (n_cells,)."""
-    _, cell, gpus = held_gpus(horizon, schedules)
-    return np.bincount(cell, weights=gpus, minlength=horizon.n_cells).astype(np.int64)
+def use(horizon: Horizon, schedules: Schedules) -> FloatArray:
+    """What all schedules together hold of each cell, shape (n_cells,)."""
+    _, cell, amount = held(horizon, schedules)
+    return np.bincount(cell, amount, horizon.n_cells).astype(float)
+
+
+def fits(horizon: Horizon, decision: Schedules) -> bool:
+    """True if schedules hold no more of any cell than there is."""
+    return bool(np.all(use(horizon, decision) <= horizon.free_cells + horizon.slack.ravel()))
 
 
 def amounts(horizon: Horizon, decision: Schedules) -> FloatArray:
@@ -168,8 +175,8 @@ def is_valid(horizon: Horizon, decision: Schedules) -> bool:
 
 
 def row_names(horizon: Horizon) -> list[str]:
-    """Name of every cell, by pool and then slot, and of every budget with a limit."""
-    cells = [f"gpus:{pool}@{slot}" for pool in horizon.instance.pools for slot in range(horizon.slots)]
+    """Name of every cell, by resource and then slot, and of every budget with a limit."""
+    cells = [f"{resource}@{slot}" for resource in horizon.resources for slot in range(horizon.slots)]
     return cells + [CRITERIA[which] for which in horizon.limited]
 
 
@@ -179,14 +186,14 @@ def limits_of(horizon: Horizon) -> dict[str, float]:
 
 
 def row_limits(horizon: Horizon) -> FloatArray:
-    """GPUs of every cell, and what idle GPUs leave of every budget with a limit."""
+    """Capacity of every cell, and what idle GPUs leave of every budget with a limit."""
     return np.concatenate([horizon.free_cells, (horizon.budget - horizon.idle_use)[horizon.limited]])
 
 
 def add_uses(entries: Entries, horizon: Horizon, schedules: Schedules) -> None:
     """Add the entries of schedules, the first columns, in the rows of `row_names`, the first ones."""
-    which, cell, gpus = held_gpus(horizon, schedules)
-    entries.add(cell, which, gpus)
+    which, cell, amount = held(horizon, schedules)
+    entries.add(cell, which, amount)
     rows = horizon.n_cells + np.arange(len(horizon.limited))
     entries.add(rows, np.arange(len(schedules))[:, None], schedules.criteria[:, horizon.limited])
 
@@ -199,12 +206,12 @@ class Prices:
     ----------
     criteria : float array, shape (4,)
         Price of each criterion; the objective's is one more than that of its budget.
-    gpu : float array, shape (n_cells,)
-        Price of a GPU in each cell; infinite where none is to be had.
+    cell : float array, shape (n_cells,)
+        Price of a GPU or a watt in each cell; infinite where none is to be had.
     """
 
     criteria: FloatArray
-    gpu: FloatArray
+    cell: FloatArray
 
     def per_joule(self, horizon: Horizon) -> FloatArray:
         """Price of a joule in every slot and, last, after the horizon, shape (slots + 1,)."""
@@ -213,7 +220,8 @@ class Prices:
     def mixed(self, other: Prices, share: float) -> Prices:
         """Return `share` of these prices and the rest of others."""
         return Prices(
-            share * self.criteria + (1 - share) * other.criteria, share * self.gpu + (1 - share) * other.gpu
+            share * self.criteria + (1 - share) * other.criteria,
+            share * self.cell + (1 - share) * other.cell,
         )
 
     def of_budgets(self, objective: int) -> FloatArray:
@@ -222,7 +230,7 @@ class Prices:
 
     def named(self, horizon: Horizon, objective: int) -> dict[str, float]:
         """Prices as derivatives of the objective, by row."""
-        charged = np.concatenate([self.gpu, self.of_budgets(objective)[horizon.limited]])
+        charged = np.concatenate([self.cell, self.of_budgets(objective)[horizon.limited]])
         return named_prices(horizon, -charged)
 
 
@@ -237,9 +245,9 @@ def prices_of(horizon: Horizon, objective: int, named: Mapping[str, float]) -> P
 
 def priced_cost(horizon: Horizon, schedules: Schedules, prices: Prices) -> FloatArray:
     """Cost of schedules at prices, shape (n,); infinite for those that break a deadline."""
-    which, cell, gpus = held_gpus(horizon, schedules)
-    gpu_cost = np.bincount(which, weights=gpus * prices.gpu[cell], minlength=len(schedules))
-    cost = schedules.criteria @ prices.criteria + gpu_cost
+    which, cell, amount = held(horizon, schedules)
+    held_cost = np.bincount(which, weights=amount * prices.cell[cell], minlength=len(schedules))
+    cost = schedules.criteria @ prices.criteria + held_cost
     return np.where(np.isfinite(schedules.finish_s), cost, np.inf)
 
 
@@ -249,7 +257,7 @@ def lagrangian(horizon: Horizon, objective: int, schedules: Schedules, prices: P
     charged = of_budgets > 0
     charges = of_budgets[charged] @ (horizon.budget - horizon.idle_use)[charged]
     total = priced_cost(horizon, schedules, prices).sum()
-    return float(total - charges - prices.gpu @ horizon.free_cells)
+    return float(total - charges - prices.cell @ horizon.free_cells)
 
 
 def named_prices(horizon: Horizon, prices: FloatArray) -> dict[str, float]:

@@ -24,7 +24,7 @@ FORBIDDEN = 1e100
 """Cost where there is no schedule; finite, so that it can be interpolated."""
 _LEVELS_PER_SLOT, _MOST_DOUBLINGS = 4, 3
 """Levels that the median option works off in a slot at least, if so many doublings of levels do."""
-_COPIED = ("first_slot", "work", "share", "deadline_s", "must_finish")
+_COPIED = ("first_slot", "work", "most_left", "share", "deadline_s", "must_finish")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class JobGroup:
     share: FloatArray
     deadline_s: FloatArray
     must_finish: BoolArray
+    most_left: FloatArray
 
     @property
     def n_kinds(self) -> int:
@@ -135,15 +136,15 @@ class PricedJobs:
         Of a second of completion time.
     joule : float array, shape (slots + 1,)
         The last one is for joules after the horizon.
-    gpu : float array, shape (slots, n_options)
-        Of an option's GPUs; at least `FORBIDDEN` where there are too few.
+    held : float array, shape (slots, n_options)
+        Of an option's GPUs and watts under caps; at least `FORBIDDEN` where there are too few.
     """
 
     horizon: Horizon
     group: JobGroup
     delay: FloatArray
     joule: FloatArray
-    gpu: FloatArray
+    held: FloatArray
 
     def take(self, which: IntArray) -> PricedJobs:
         """Some of the jobs."""
@@ -151,15 +152,15 @@ class PricedJobs:
 
 
 def priced_jobs(
-    horizon: Horizon, group: JobGroup, prices: Prices, free: IntArray | None = None
+    horizon: Horizon, group: JobGroup, prices: Prices, free: FloatArray | None = None
 ) -> PricedJobs:
-    """Jobs of a group with prices as they see them, and only `free` GPUs in each cell, if given."""
-    cell = horizon.pool[group.option] * horizon.slots + np.arange(horizon.slots)[:, None]
-    gpus = horizon.gpus[group.option]
-    gpu_cost = gpus * prices.gpu[cell]
+    """Jobs of a group with prices as they see them, and only what is `free` of each cell, if given."""
+    uses, cells = horizon.uses[group.option], (len(horizon.resources), horizon.slots)
+    held = prices.cell.reshape(cells).T @ uses.T
     if free is not None:
-        gpu_cost = np.where(gpus <= free[cell], gpu_cost, FORBIDDEN)
-    return PricedJobs(horizon, group, prices.criteria[0] * group.share, prices.per_joule(horizon), gpu_cost)
+        most = free.reshape(cells) + horizon.slack
+        held[(uses[:, :, None] > most).any(axis=1).T] = FORBIDDEN
+    return PricedJobs(horizon, group, prices.criteria[0] * group.share, prices.per_joule(horizon), held)
 
 
 class _Move:
@@ -246,7 +247,7 @@ class Recursion:
         per_s = jobs.delay[:, None] + jobs.joule[slot][:, None] * jobs.group.extra_w
         np.multiply(per_s[:, :, None], move.used_s, out=other)
         cost += other
-        cost += jobs.gpu[slot][:, :, None]
+        cost += jobs.held[slot][:, :, None]
         begin_s, deadline_s = slot * jobs.horizon.slot_s, jobs.group.deadline_s * (1 + ROUNDING)
         if (begin_s + jobs.horizon.slot_s > deadline_s).any():
             late = (begin_s[:, None, None] + move.used_s > deadline_s[:, None, None]) & move.ends
@@ -261,4 +262,5 @@ def unfinished(jobs: PricedJobs, work: FloatArray) -> FloatArray:
     seconds = work / horizon.rate[fastest]
     cost = (jobs.delay[:, None] + jobs.joule[-1] * horizon.power_w[fastest]) * seconds
     late = horizon.slots * horizon.slot_s + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
-    return np.asarray(np.where(late | group.must_finish[:, None], FORBIDDEN, cost))
+    late |= group.must_finish[:, None] | (work > (group.most_left + ROUNDING * group.work)[:, None])
+    return np.asarray(np.where(late, FORBIDDEN, cost))

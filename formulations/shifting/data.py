@@ -40,8 +40,10 @@ class Horizon:
     instance : ShiftingInstance
     slots : int
         Their number; each is `slot_s` seconds long.
-    capacity : int array, shape (n_pools,)
-        GPUs.
+    resources : tuple of str
+        ``gpus:POOL`` for the GPUs of a pool, then ``power_w`` and ``power_w:DOMAIN`` for watts under a cap.
+    capacity, slack : float arrays, shape (n_resources, slots)
+        GPUs, and watts that idle GPUs leave under a cap; and what of them counts as rounding.
     per_joule : float array, shape (3, slots + 1)
         Grams, joules and money per joule drawn in a slot; the last column is for what is drawn after the
         horizon.
@@ -51,6 +53,8 @@ class Horizon:
         Options of a table are ``option_start[table]`` to ``option_start[table + 1]``.
     row, pool, gpus, kind : int arrays, shape (n_options,)
         `row` is that of the table.
+    uses : float array, shape (n_options, n_resources)
+        GPUs, and watts above idle, that an option takes of each resource in a slot.
     rate, power_w, extra_w : float arrays, shape (n_options,)
         Work in a second, and watts; `extra_w` are those above the same GPUs' when they are idle.
     fastest : int array, shape (n_tables,)
@@ -58,8 +62,9 @@ class Horizon:
     table, first_slot, kind_before : int arrays, shape (n_jobs,)
         `kind_before` is what the job holds when the horizon begins, `NO_KIND` for nothing.
     ran_before, must_finish : bool arrays, shape (n_jobs,)
-    work, share, arrival_s, deadline_s, restart_s : float arrays, shape (n_jobs,)
-        `share` is the job's weight in the mean completion time; they add up to 1.
+    work, most_left, share, arrival_s, deadline_s, restart_s : float arrays, shape (n_jobs,)
+        `most_left` of the work may be left at the end of the horizon. `share` is the job's weight in the mean
+        completion time; they add up to 1.
     budget : float array, shape (4,)
         Upper limits of the criteria, infinite for none.
     """
@@ -67,7 +72,9 @@ class Horizon:
     instance: ShiftingInstance
     slots: int
     slot_s: float
-    capacity: IntArray
+    resources: tuple[str, ...]
+    capacity: FloatArray
+    slack: FloatArray
     per_joule: FloatArray
     idle_use: FloatArray
     option_start: IntArray
@@ -75,6 +82,7 @@ class Horizon:
     pool: IntArray
     gpus: IntArray
     kind: IntArray
+    uses: FloatArray
     rate: FloatArray
     power_w: FloatArray
     extra_w: FloatArray
@@ -85,6 +93,7 @@ class Horizon:
     ran_before: BoolArray
     must_finish: BoolArray
     work: FloatArray
+    most_left: FloatArray
     share: FloatArray
     arrival_s: FloatArray
     deadline_s: FloatArray
@@ -98,13 +107,18 @@ class Horizon:
 
     @property
     def n_cells(self) -> int:
-        """Number of cells: pools by slots."""
-        return len(self.capacity) * self.slots
+        """Number of cells: resources by slots."""
+        return self.capacity.size
 
     @property
-    def free_cells(self) -> IntArray:
-        """GPUs of every cell, by pool and then slot, shape (n_cells,)."""
-        return np.repeat(self.capacity, self.slots)
+    def free_cells(self) -> FloatArray:
+        """Capacity of every cell, by resource and then slot, shape (n_cells,)."""
+        return self.capacity.ravel()
+
+    @cached_property
+    def counts_watts(self) -> BoolArray:
+        """Mask of the cells that are watts under a cap, shape (n_cells,)."""
+        return np.repeat([not name.startswith("gpus:") for name in self.resources], self.slots)
 
     @cached_property
     def fastest_s(self) -> FloatArray:
@@ -129,9 +143,15 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
     of_table, row, pool, gpus, batch, rate, power_w = _options(instance, tables)
     start = np.searchsorted(of_table, np.arange(len(tables) + 1))
     idle_w = np.array([p.idle_power_w for p in pools])
-    capacity = np.array([p.gpus for p in pools], dtype=np.int64)
+    in_pools = np.array([p.gpus for p in pools], dtype=float)
+    capped, cap_w = _caps(instance)
+    extra_w = np.maximum(0.0, power_w - gpus * idle_w[pool])
     per_joule = _per_joule(instance)
-    idle_j = float(idle_w @ capacity) * instance.slot_s
+    idle_j = float(idle_w @ in_pools) * instance.slot_s
+    first_slot = np.ceil(
+        # A slot that begins a rounding before the arrival counts.
+        np.array([job.arrival_s for job in jobs]) * (1 - ROUNDING) / instance.slot_s
+    ).astype(np.int64)
     settings = np.column_stack([of_table, gpus, pool, batch])
     kinds, kind = np.unique(settings, axis=0, return_inverse=True)
     number = {tuple(values): k for k, values in enumerate(kinds.tolist())}
@@ -141,13 +161,25 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
         else NO_KIND
         for t, job in zip(table.tolist(), jobs, strict=True)
     ]
+    # Of equally fast options the one that draws least.
+    fastest = np.lexsort((power_w, -rate, of_table))[start[:-1]]
+    of_kind = np.zeros(len(kinds))
+    np.maximum.at(of_kind, kind.ravel(), rate)
+    held_rate = np.where(np.array(kind_before) == NO_KIND, rate[fastest][table], of_kind[kind_before])
     weight = np.array([job.weight for job in jobs])
     arrival_s = np.array([job.arrival_s for job in jobs])
     return Horizon(
         instance=instance,
         slots=instance.slots,
         slot_s=instance.slot_s,
-        capacity=capacity,
+        resources=(*(f"gpus:{name}" for name in names), *capped),
+        capacity=np.concatenate(
+            [
+                np.repeat(in_pools[:, None], instance.slots, axis=1),
+                cap_w - (np.array([*capped.values()]).reshape(-1, len(names)) @ (idle_w * in_pools))[:, None],
+            ]
+        ),
+        slack=np.concatenate([np.zeros((len(names), instance.slots)), 0.5 * ROUNDING * cap_w]),
         per_joule=per_joule,
         idle_use=np.concatenate([[0.0], idle_j * per_joule[:, :-1].sum(axis=1)]),
         option_start=start,
@@ -157,16 +189,18 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
         kind=kind.ravel(),
         rate=rate,
         power_w=power_w,
-        extra_w=np.maximum(0.0, power_w - gpus * idle_w[pool]),
-        # Of equally fast options the one that draws least.
-        fastest=np.lexsort((power_w, -rate, of_table))[start[:-1]],
+        uses=np.column_stack(
+            [gpus * (pool == p) for p in range(len(names))] + [extra_w * of[pool] for of in capped.values()]
+        ),
+        extra_w=extra_w,
+        fastest=fastest,
         table=table,
-        # A slot that begins a rounding before the arrival counts.
-        first_slot=np.ceil(arrival_s * (1 - ROUNDING) / instance.slot_s).astype(np.int64),
+        first_slot=first_slot,
         kind_before=np.array(kind_before, dtype=np.int64),
         ran_before=np.array([job.has_run or job.current is not None for job in jobs], dtype=bool),
         must_finish=np.array([job.must_finish for job in jobs], dtype=bool),
         work=np.array([job.remaining_work for job in jobs]),
+        most_left=_most_left(instance, first_slot, held_rate),
         share=weight / max(weight.sum(), 1e-300),
         arrival_s=arrival_s,
         deadline_s=np.array([np.inf if job.deadline_s is None else job.deadline_s for job in jobs]),
@@ -201,6 +235,28 @@ def _options(
     rate = np.array([rates[t][r] for t, r, *_ in found], dtype=float)
     power_w = np.array([tables[t].power_w[r] for t, r, *_ in found], dtype=float)
     return of_table, row, pool, gpus, batch, rate, power_w
+
+
+def _caps(instance: ShiftingInstance) -> tuple[dict[str, FloatArray], FloatArray]:
+    """Caps by name, with 1 for each pool that draws under them, and their watts, shape (n_caps, slots)."""
+    found = {} if instance.power_w is None else {"power_w": ([*instance.pools], instance.power_w)}
+    found |= {f"power_w:{name}": (one.pools, one.power_w) for name, one in instance.power_domains.items()}
+    inside = {
+        name: np.array([float(pool in pools) for pool in instance.pools])
+        for name, (pools, _) in found.items()
+    }
+    watts = [w[: instance.slots] if isinstance(w, list) else [w] * instance.slots for _, w in found.values()]
+    return inside, np.array(watts, dtype=float).reshape(len(found), instance.slots)
+
+
+def _most_left(instance: ShiftingInstance, first_slot: IntArray, rate: FloatArray) -> FloatArray:
+    """Work that jobs may leave at the end of the horizon, by the rate of which their progress is a share."""
+    able_s = instance.slot_s * (instance.slots - first_slot)
+    least = np.array([job.least_progress for job in instance.jobs])
+    work = np.array([job.remaining_work for job in instance.jobs])
+    must_finish = np.array([job.must_finish for job in instance.jobs], dtype=bool)
+    left = np.where(least > 0, work - least * rate * able_s, np.inf)
+    return np.where(must_finish, 0.0, np.maximum(left, 0.0))
 
 
 def _per_joule(instance: ShiftingInstance) -> FloatArray:

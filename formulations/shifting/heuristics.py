@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.shifting.columns import Schedules, amounts, decision_of, follow, is_valid
+from wattsched.formulations.shifting.columns import Prices, Schedules, amounts, decision_of, follow, is_valid
 from wattsched.formulations.shifting.data import CRITERIA, NO_KIND, OBJECTIVES, PAUSE, Horizon
+from wattsched.formulations.shifting.settings import MOST_JOBS, resettled
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
@@ -69,9 +70,15 @@ def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
 def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> ShiftingDecision | None:
     """Best decision of all efforts and stretches in the budgets; `intensity` costs a joule by slot."""
     best, least = None, np.inf
+    prices = Prices(1.0 * (np.arange(len(CRITERIA)) == objective), np.zeros(horizon.n_cells))
+    together = 0 < horizon.n_jobs <= MOST_JOBS and horizon.counts_watts.any()
     for effort in EFFORTS:
         for stretch in STRETCHES:
             schedules = serve(horizon, intensity, stretch, effort)
+            if together and not is_valid(horizon, schedules):
+                # Jobs that look at GPUs alone, and then settle under the caps together.
+                eager = serve(horizon, intensity, stretch, effort, capped=False)
+                schedules = resettled(horizon, eager, prices) or schedules
             if not is_valid(horizon, schedules):
                 continue
             if (amount := float(amounts(horizon, schedules)[objective])) < least:
@@ -81,13 +88,17 @@ def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Shift
     return None if best is None else decision_of(horizon, best)
 
 
-def serve(horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effort) -> Schedules:
+def serve(
+    horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effort, *, capped: bool = True
+) -> Schedules:
     """Serve all jobs with one stretch and effort; `intensity` is the cost of a joule by slot."""
     # A job stays in one pool.
     tables = [np.arange(*span) for span in pairwise(horizon.option_start)]
     in_pools = [[t[horizon.pool[t] == pool] for pool in np.unique(horizon.pool[t])] for t in tables]
     steps = [[_hull(horizon, options, effort) for options in parts] for parts in in_pools]
-    free = np.repeat(horizon.capacity[:, None], horizon.slots, axis=1)
+    free = horizon.capacity + horizon.slack
+    if not capped:
+        free[horizon.counts_watts.reshape(free.shape)] = np.inf
     option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
     fastest_s = horizon.fastest_s
     free_s = horizon.deadline_s - horizon.arrival_s - fastest_s
@@ -98,7 +109,7 @@ def serve(horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effor
         chosen = min(served, key=lambda s: (s.missing, s.draw if effort.by_draw else s.last_slot)).option
         option[job] = chosen
         runs = np.flatnonzero(chosen != PAUSE)
-        np.subtract.at(free, (horizon.pool[chosen[runs]], runs), horizon.gpus[chosen[runs]])
+        free[:, runs] -= horizon.uses[chosen[runs]].T
     return follow(horizon, np.arange(horizon.n_jobs), option)
 
 
@@ -117,10 +128,10 @@ class _Service:
     `free` are GPUs by pool and slot, `intensity` is the cost of a joule by slot.
     """
 
-    def __init__(self, horizon: Horizon, job: int, steps: IntArray, free: IntArray, intensity: FloatArray):
+    def __init__(self, horizon: Horizon, job: int, steps: IntArray, free: FloatArray, intensity: FloatArray):
         self.horizon, self.job, self.intensity = horizon, job, intensity
         self.steps = steps
-        self.fits = horizon.gpus[steps][:, None] <= free[horizon.pool[steps]]
+        self.fits = np.asarray((horizon.uses[steps][:, :, None] <= free).all(axis=1))
 
     def within(self, window_s: float) -> _Served:
         """Serve the job within a window, which grows until the work fits into it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import product
 
@@ -29,7 +30,27 @@ def diagnose(horizon: Horizon) -> list[str]:
     is so in every decision.
     """
     earliest_s = horizon.first_slot * horizon.slot_s + horizon.fastest_s
-    return [*_late(horizon, earliest_s), *_over_budget(horizon, earliest_s)]
+    found = [*_too_low(horizon), *_late(horizon, earliest_s), *_over_budget(horizon, earliest_s)]
+    return found or [*_unable(horizon)]
+
+
+def _too_low(horizon: Horizon) -> Iterator[str]:
+    for resource, left_w in zip(horizon.resources, horizon.capacity + horizon.slack, strict=True):
+        slot = int(np.argmin(left_w))
+        if left_w[slot] < 0:
+            yield f"{resource} is short by {-left_w[slot]:.6g} W in slot {slot}, though all GPUs are idle"
+
+
+def _unable(horizon: Horizon) -> Iterator[str]:
+    """Jobs that could not do their least progress even alone under the caps."""
+    fits = (horizon.uses[:, :, None] <= horizon.capacity + horizon.slack).all(axis=1)
+    rate = np.where(fits, horizon.rate[:, None], 0.0)
+    for job in np.flatnonzero(np.isfinite(horizon.most_left) & ~horizon.must_finish).tolist():
+        best = rate[horizon.options_of(job), horizon.first_slot[job] :].max(axis=0)
+        able, needed = float(best.sum()) * horizon.slot_s, float((horizon.work - horizon.most_left)[job])
+        if able * (1 + ROUNDING) < needed - ROUNDING * float(horizon.work[job]):
+            name = horizon.instance.jobs[job].name
+            yield f"job '{name}' can do {able:.10g} of its work in the horizon, and must do {needed:.10g}"
 
 
 def _late(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
@@ -96,7 +117,7 @@ def _limit(horizon: Horizon, row: str) -> float:
 
 
 def _short(prices: Mapping[str, float], excess: float) -> str:
-    """Say what of each budget is missing if no other limit is changed, or which pools are too small.
+    """Say what of each budget or cap is missing if no other limit is changed, or which pools are too small.
 
     At prices the bound exceeds any objective by `excess`; a unit more of a budget lowers it by the price.
     """
@@ -105,7 +126,19 @@ def _short(prices: Mapping[str, float], excess: float) -> str:
         for name, price in prices.items()
         if name in BUDGETS
     ]
-    pools = dict.fromkeys(n.removeprefix("gpus:").rpartition("@")[0] for n in prices if n not in BUDGETS)
+    in_slots = defaultdict[str, dict[int, float]](dict)
+    for name, price in prices.items():
+        resource, _, slot = name.rpartition("@")
+        if name not in BUDGETS:
+            in_slots[resource][int(slot)] = price
+    for resource, of_slots in in_slots.items():
+        if not resource.startswith("gpus:"):
+            lacks_w = -excess / sum(of_slots.values())
+            when = (
+                f"slots {min(of_slots)} to {max(of_slots)}" if len(of_slots) > 1 else f"slot {min(of_slots)}"
+            )
+            budgets.append(f"{resource} is short by at least {lacks_w:.6g} W in {when}")
+    pools = [name.removeprefix("gpus:") for name in in_slots if name.startswith("gpus:")]
     if not budgets:
         return f"the GPUs of {', '.join(pools)} are too few for the work that must end in time"
     return " or ".join(budgets) + (" with these GPUs" if pools else "")

@@ -56,8 +56,8 @@ class SchedulePricing:
             option[group.job] = _cheapest(priced_jobs(self.horizon, group, prices))
         return follow(self.horizon, np.arange(self.horizon.n_jobs), option)
 
-    def cheapest_of(self, job: int, prices: Prices, free: IntArray) -> Schedules:
-        """Cheapest schedule of one job that takes no more than the free GPUs of each cell."""
+    def cheapest_of(self, job: int, prices: Prices, free: FloatArray) -> Schedules:
+        """Cheapest schedule of one job that takes no more than what is free of each cell."""
         group = self._groups[self._group_of[job]]
         alone = group.take(np.flatnonzero(group.job == job))
         option = _cheapest(priced_jobs(self.horizon, alone, prices, free))
@@ -98,7 +98,7 @@ def _single_runs(jobs: PricedJobs) -> FloatArray:
     """Costs of schedules that are one run, by job, first slot and option; infinite where it ends too late."""
     group, slots, slot_s = jobs.group, jobs.horizon.slots, jobs.horizon.slot_s
     option = np.arange(len(group.option))
-    each = jobs.gpu + np.outer(jobs.joule[:-1], group.extra_w * slot_s)
+    each = jobs.held + np.outer(jobs.joule[:-1], group.extra_w * slot_s)
     spent = np.concatenate([np.zeros((1, len(option))), np.cumsum(each, axis=0)])
     lost_s = np.where(group.kind_before == NEVER_RAN, 0.0, group.restart_s)
     needs_s = group.work[:, None] / group.rate + lost_s[:, None]
@@ -110,7 +110,7 @@ def _single_runs(jobs: PricedJobs) -> FloatArray:
     last = begun + before[:, None]
     inside = np.minimum(last, slots - 1)
     end_s = inside * slot_s + used_s[:, None]
-    cost = spent[inside, option] - spent[:-1] + jobs.gpu[inside, option]
+    cost = spent[inside, option] - spent[:-1] + jobs.held[inside, option]
     cost += jobs.joule[inside] * (group.extra_w * used_s)[:, None] + jobs.delay[:, None, None] * end_s
     valid = (last < slots) & (begun >= group.first_slot[:, None, None])
     valid &= end_s <= group.deadline_s[:, None, None]
@@ -142,7 +142,7 @@ class _Walk:
         able, ends, used_s = group.run(slot_s, self._state, self._left)
         late = ends & (slot[:, None] * slot_s + used_s > group.deadline_s[:, None] * (1 + ROUNDING))
         rest = self._later(position, np.broadcast_to(group.kind, able.shape), np.maximum(left - able, 0.0))
-        cost = jobs.gpu[slot] + (jobs.delay[:, None] + jobs.joule[slot][:, None] * group.extra_w) * used_s
+        cost = jobs.held[slot] + (jobs.delay[:, None] + jobs.joule[slot][:, None] * group.extra_w) * used_s
         cost += np.where(late, FORBIDDEN, np.where(ends, 0.0, rest))
         idle = resting(self._state)
         wait = jobs.delay * slot_s + self._later(position, idle[:, None], left)[:, 0]
@@ -239,7 +239,7 @@ class _Listing:
         ended: list[tuple[IntArray, FloatArray]] = []
         for slot in range(self._first, horizon.slots):
             able, ends, used_s = group.run(slot_s, state, left)
-            spent = cost[:, None] + jobs.gpu[slot] + (delay + jobs.joule[slot] * group.extra_w) * used_s
+            spent = cost[:, None] + jobs.held[slot] + (delay + jobs.joule[slot] * group.extra_w) * used_s
             which, chosen = np.nonzero(ends & (slot * slot_s + used_s <= deadline_s) & (spent <= limit))
             ended.append((_with(option[which], slot, group.option[chosen]), spent[which, chosen]))
             rest = np.maximum(left[:, None] - able, 0.0)

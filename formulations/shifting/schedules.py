@@ -94,7 +94,7 @@ def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Model[
     in_time = np.bincount(columns.job, np.isfinite(columns.finish_s), horizon.n_jobs)
     if in_time.min(initial=1.0) == 0:
         name = horizon.instance.jobs[int(np.argmin(in_time))].name
-        raise InfeasibleError(f"job '{name}' has no schedule that ends in time")
+        raise InfeasibleError(f"job '{name}' has no schedule that ends in time and does its least progress")
     model = replace(
         _model(horizon, objective, columns, None), named_prices=lambda y: named_prices(horizon, y)
     )

@@ -6,10 +6,10 @@ slots it runs in (:math:`x_{jto}` binary) it uses :math:`u_{jto}` seconds, all o
 .. math::
     \sum_o x_{jto} + \sum_{s<t} z_{js} \le 1,\quad z_{jt} \le \sum_o x_{jto},\quad
     \Delta (x_{jto} - z_{jt}) \le u_{jto} \le \Delta x_{jto},\quad
-    \sum_{to} \rho_o (u_{jto} - R_j r_{jto}) + m_j = W_j,\quad m_j \le W_j z_{jH}
+    \sum_{to} \rho_o (u_{jto} - R_j r_{jto}) + m_j = W_j,\quad m_j \le M_j z_{jH}
 
-where :math:`r_{jto}` says that the slot begins with a restart and :math:`m_j` is left over. The end is linear
-in these:
+where :math:`r_{jto}` says that the slot begins with a restart and :math:`m_j` is left over, :math:`M_j` at
+most. The end is linear in these:
 :math:`\sum_t (t+1) \Delta z_{jt} + H \Delta z_{jH} - \sum_{to} (\Delta x - u) + m_j / \rho^*_j`.
 
 A restart is a start of a kind of option that the job did not have before. With :math:`y_{kt}` for "runs with
@@ -58,8 +58,10 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     upper[horizon.n_cells :] += np.where(horizon.limited == 0, arrival_s, 0.0)
     rows = builder.rows(Block.named("row", row_names(horizon)), upper=upper)
     for job in jobs:
-        cell = horizon.pool[job.options] * horizon.slots + job.slots[:, None]
-        builder.add(rows[cell], job.runs, horizon.gpus[job.options])
+        for resource, of_resource in enumerate(rows[: horizon.n_cells].reshape(-1, horizon.slots)):
+            uses = horizon.uses[job.options, resource]
+            able = np.flatnonzero(uses)
+            builder.add(of_resource[job.slots][:, None], job.runs[:, able], uses[able])
         for criterion, row in zip(horizon.limited.tolist(), rows[horizon.n_cells :], strict=True):
             job.add_to(row, _costs(horizon, job.number, criterion))
     program = builder.program(
@@ -83,7 +85,7 @@ def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, minimised: int) -
     """Columns of the slots that the job may end in; the last one stands for unfinished."""
     slots = np.arange(horizon.first_slot[job], horizon.slots + 1)
     late = slots * horizon.slot_s >= horizon.deadline_s[job]
-    late[-1] |= horizon.must_finish[job]
+    late[-1] |= horizon.must_finish[job] or horizon.most_left[job] <= 0
     cost, *_ = _costs(horizon, job, minimised)
     name = horizon.instance.jobs[job].name
     return builder.columns(
@@ -185,7 +187,7 @@ class _Job:
             add(row, self._restarts(restart_s), -horizon.rate[self.options] * restart_s / work)
         left = self._rows("left", 1, upper=0.0)
         add(left, self._left, 1.0 / work)
-        add(left, self._ends[-1], -1.0)
+        add(left, self._ends[-1], -min(1.0, float(horizon.most_left[job]) / work))
 
     def _restarts(self, restart_s: float) -> IntArray:
         """Columns that are 1 when a slot begins with a restart of an option, and rows that say so."""

@@ -11,6 +11,7 @@ from wattsched.instances.clusters import known_gpu_type
 from wattsched.instances.errors import require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
+from wattsched.instances.signals import read_signal
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon
 from wattsched.instances.units import J_PER_KWH, S_PER_H
@@ -39,6 +40,7 @@ def shifting_horizon(
     zone: str | None = None,
     start: str | None = None,
     tariff: str | Path | None = None,
+    signal: str | Path | None = None,
     carbon_fraction: float | None = 0.5,
     completion_factor: float | None = None,
 ) -> ShiftingInstance:
@@ -61,6 +63,8 @@ def shifting_horizon(
         Time in the files at which the horizon begins, UTC unless it has a zone (default: their first).
     tariff : str or Path, optional
         CSV file of prices of energy (default: none).
+    signal : str or Path, optional
+        Signal of limits on the draw over time (default: none).
     carbon_fraction : float, optional
         Carbon budget between the least that the jobs can emit (0) and what they emit at their fastest (1);
         left out with a completion factor.
@@ -84,8 +88,13 @@ def shifting_horizon(
         raise ValueError(
             f"zone: '{zone}' is a column of a file of carbon intensities, but 'carbon' names none"
         )
-    if carbon is None and tariff is None and start is not None:
-        raise ValueError(f"start: '{start}' is a time in a file, but neither 'carbon' nor 'tariff' names one")
+    if carbon is None and tariff is None and signal is None and start is not None:
+        told = "is a time in a file, but none of 'carbon', 'tariff', 'signal' names one"
+        raise ValueError(f"start: '{start}' {told}")
+    if signal is not None and start is None:
+        raise ValueError(
+            "start: the limits of a signal have dates, and nothing tells when the horizon begins"
+        )
     rng = np.random.default_rng(seed)
     wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
     choices = [
@@ -115,6 +124,8 @@ def shifting_horizon(
         tables=tables,
         jobs=[_job(rng, job, best, restart_s, slots, slot_s) for job in drawn],
     )
+    if signal is not None and start is not None:
+        instance = instance.under(read_signal(signal), start)
     return _with_budget(instance, carbon_fraction, completion_factor)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from wattsched.instances.errors import duplicates, refuse
+from wattsched.instances.errors import duplicates, refuse, require_known
+from wattsched.instances.signals import Signal
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Price, Strict
+from wattsched.instances.traces.carbon import utc_time
+from wattsched.topology.arrays import FloatArray
+from wattsched.topology.fields import LARGEST, Count, Name, NonNegative, Positive, Price, Strict
 
 MOST_SLOTS = 10_000
 SECONDS_RANGE = (1e-6, 1e12)
@@ -46,6 +51,17 @@ class HorizonBudgets(Strict):
     average_completion_s: Budget | None = None
 
 
+PowerCap = Positive | Annotated[list[Positive], Field(min_length=1)]
+"""Watts, or one number per slot; more of them are left unread."""
+
+
+class PoolsDomain(Strict):
+    """Pools of which all GPUs together may draw no more than ``power_w`` at any moment."""
+
+    pools: Annotated[list[Name], Field(min_length=1)]
+    power_w: PowerCap
+
+
 class Held(Strict):
     """GPUs, pool and batch size that a running job holds when the horizon begins."""
 
@@ -72,6 +88,9 @@ class ShiftingJob(Strict):
         Latest end, in seconds after the beginning of the horizon.
     must_finish : bool
         Whether it has to end within the horizon.
+    least_progress : float
+        Share of what it could do from its first slot to the end of the horizon, with the GPUs, pool and batch
+        size that it holds, or at its fastest, that it has to do within the horizon, unless it ends.
     restart_s : float
         Seconds at the beginning of a slot in which its GPUs draw power but do no work, whenever it starts
         again: after a pause, or with another GPU count, pool or batch size. Its very first start is free.
@@ -88,6 +107,7 @@ class ShiftingJob(Strict):
     arrival_s: NonNegative = 0.0
     deadline_s: Annotated[float, Field(allow_inf_nan=False)] | None = None
     must_finish: bool = False
+    least_progress: Annotated[float, Field(ge=0, le=1)] = 0.0
     restart_s: NonNegative = 0.0
     has_run: bool = False
     current: Held | None = None
@@ -106,6 +126,10 @@ class ShiftingInstance(Strict):
         Forecasts, one number per slot; more than that are left unread.
     currency : str, optional
         Of the prices and the budget of money, for reports.
+    power_w : float or list of float, optional
+        Cap on the draw of all GPUs, idle ones included: at any moment, or in each slot.
+    power_domains : dict of str to PoolsDomain
+        The same for the GPUs of some pools.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -117,6 +141,8 @@ class ShiftingInstance(Strict):
     carbon_g_per_kwh: list[NonNegative] | None = None
     price_per_kwh: list[Price] | None = None
     currency: Name | None = None
+    power_w: PowerCap | None = None
+    power_domains: dict[Name, PoolsDomain] = Field(default_factory=dict)
     budgets: HorizonBudgets = HorizonBudgets()
     pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
     tables: dict[Name, OptionTable] = Field(default_factory=dict)
@@ -125,10 +151,12 @@ class ShiftingInstance(Strict):
     @model_validator(mode="after")
     def _forecasts_reach(self) -> Self:
         """Refuse a forecast that ends before the horizon."""
+        series = {field: getattr(self, field) for field in ("carbon_g_per_kwh", "price_per_kwh", "power_w")}
+        series |= {f"power_domains.{name}.power_w": one.power_w for name, one in self.power_domains.items()}
         refuse(
             f"{field} has {len(values)} numbers but the horizon has {self.slots} slots"
-            for field in ("carbon_g_per_kwh", "price_per_kwh")
-            if (values := getattr(self, field)) is not None and len(values) < self.slots
+            for field, values in series.items()
+            if isinstance(values, list) and len(values) < self.slots
         )
         return self
 
@@ -137,9 +165,44 @@ class ShiftingInstance(Strict):
         """Seconds of the horizon."""
         return self.slots * self.slot_s
 
+    def under(self, signal: Signal, start: str | datetime) -> ShiftingInstance:
+        """Return the instance with the caps of a signal beside its own, by slot.
+
+        Parameters
+        ----------
+        start : str or datetime
+            When the horizon begins; UTC unless it has a zone. The domains of the signal are those of the
+            instance.
+
+        Raises
+        ------
+        ValueError
+            For a domain that the instance does not have.
+        """
+        begin = utc_time(start) if isinstance(start, str) else start
+        begin_s = begin.replace(tzinfo=begin.tzinfo or UTC).timestamp()
+        edges_s = np.array([begin_s + self.slot_s * slot for slot in range(self.slots + 1)])
+        least = {d: signal.limit(d).least(edges_s[:-1], edges_s[1:]) for d in signal.domains}
+        for strange in least.keys() - {None, *self.power_domains}:
+            require_known("power domain", strange or "", self.power_domains)
+        domains = {
+            name: one.model_copy(update={"power_w": _lower(one.power_w, least[name])})
+            if name in least
+            else one
+            for name, one in self.power_domains.items()
+        }
+        site = self.power_w if None not in least else _lower(self.power_w, least[None])
+        return self.model_copy(update={"power_w": site, "power_domains": domains})
+
     def table_of(self, job: ShiftingJob) -> OptionTable:
         """Table of a job; KeyError if it names an unknown one."""
         return self.tables[job.options] if isinstance(job.options, str) else job.options
+
+
+def _lower(power_w: PowerCap | None, limit_w: FloatArray) -> list[float]:
+    """The lower of a cap and a limit in each slot; the largest number stands for none."""
+    own_w = np.array(power_w[: len(limit_w)] if isinstance(power_w, list) else power_w or LARGEST)
+    return [float(watts) for watts in np.minimum(limit_w, own_w)]
 
 
 def faults_of(instance: ShiftingInstance) -> list[str]:
@@ -183,7 +246,11 @@ def _of_tables(instance: ShiftingInstance) -> Iterator[str]:
 
 
 def _of_pools(instance: ShiftingInstance) -> Iterator[str]:
-    """Pools of which running jobs hold more GPUs together than there are."""
+    """Pools of domains that are unknown, and of which running jobs hold more GPUs than there are."""
+    for domain, one in instance.power_domains.items():
+        for strange in sorted({*one.pools} - {*instance.pools}):
+            known = ", ".join(instance.pools)
+            yield f"power_domains.{domain}.pools: unknown pool '{strange}'; known: {known}"
     for name, pool in instance.pools.items():
         held = [job.current.gpus for job in instance.jobs if job.current and job.current.pool == name]
         if sum(held) > pool.gpus >= max(held, default=0):

@@ -82,7 +82,7 @@ def shortage_faults(detail, relaxed, possible):
     """
     claims = [(n, float(x)) for n, x in re.findall(r"(\S+) is short by at least ([-+.\de]+)", detail)]
     claims += [(job, None) for job in re.findall(r"job '(\w+)' (?:can|has) n", detail)]
-    claims += [(job, None) for job in re.findall(r"job '(\w+)' cannot", detail)]
+    claims += [(job, None) for job in re.findall(r"job '(\w+)' (?:cannot|can do)", detail)]
     if not claims:
         return [f"infeasible, and nothing is said of limits and jobs: {detail}"]
     return [f"infeasible, {n} {x}: not so" for n, x in claims if possible(relaxed(n, x))]

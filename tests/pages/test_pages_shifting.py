@@ -1,5 +1,6 @@
 """Answers, checks and frontiers of `shifting` against the brute force that was written from its page."""
 
+import re
 from collections import Counter
 from functools import partial
 from itertools import pairwise
@@ -35,12 +36,35 @@ def examine(seed, negative=False):
     if result.termination.reason == "infeasible":
         # "the answer then names the job, or what is missing", "says how much each budget lacks at least if no
         # other limit is changed, or which pools are too small"
-        faults += pages.shortage_faults(result.termination.detail, partial(relaxed, instance), possible)
+        faults += infeasible_faults(instance, result.termination.detail)
     if result.decision is not None:
         found = brute.totals_of(instance, result.decision.model_dump())
         faults += totals_faults(result.totals, *found) if found else ["the decision is no schedule"]
         faults += check_faults(instance, model, type(result.decision), rng)
     return instance, how, faults
+
+
+def infeasible_faults(instance, detail):
+    idle = re.findall(r"power_w(?::(\w+))? is short by ([\d.e+-]+) W in slot (\d+), though all GPUs", detail)
+    faults = [f"{text}: not so" for text in map(partial(idle_faults, instance), idle) if text]
+    # "Other small infeasible instances are proven infeasible by their program": of caps and progress
+    limits = "power_w" in instance or "power_domains" in instance
+    limits = limits or any(job.get("least_progress") for job in instance["jobs"])
+    by_program = limits and re.fullmatch(r"\S+ proved that no decision exists", detail)
+    if by_program or (idle and "at least" not in detail):
+        return faults
+    return faults + pages.shortage_faults(detail, partial(relaxed, instance), possible)
+
+
+def idle_faults(instance, claim):
+    """What is wrong where a cap is said to be below the draw of idle GPUs: the spare watts are too few."""
+    name, watts, slot = claim
+    cap = instance["power_domains"][name] if name else {"power_w": instance["power_w"]}
+    alone = {key: value for key, value in instance.items() if key not in ("power_w", "power_domains")}
+    alone |= {"power_domains": {"d": {"pools": list(instance["pools"])} | cap}}
+    (_, spare) = brute.spare_watts(alone)[0]
+    short = -float(spare[int(slot)])
+    return f"{claim}, but {short} W" if abs(float(watts) - short) > 1e-5 * short else ""
 
 
 def possible(relaxation):
@@ -56,11 +80,27 @@ def relaxed(instance, name, amount):
             "jobs": [job for job in instance["jobs"] if job["name"] == name],
             "budgets": {},
         }, {}
+    if name.startswith("power_w"):
+        return higher_cap(instance, name, amount * (1 - 1e-5)), {}
     if "@" in name:
         pool, slot = name.removeprefix("gpus:").split("@")
         return instance, {(int(slot), pool): ceil(amount - 1e-6) - 1}
     budgets = instance["budgets"]
     return instance | {"budgets": budgets | {name: budgets[name] + amount * (1 - 1e-5)}}, {}
+
+
+def higher_cap(instance, name, watts):
+    """The instance with more watts under one cap, in the slot that the name ends with or in all."""
+    name, _, slot = name.partition("@")
+    domain = name.partition(":")[2]
+    cap = instance["power_domains"][domain] if domain else instance
+    per_slot = cap["power_w"]
+    per_slot = list(per_slot) if isinstance(per_slot, list) else [per_slot] * instance["slots"]
+    per_slot = [cap_w + watts * (slot in ("", str(number))) for number, cap_w in enumerate(per_slot)]
+    if not domain:
+        return instance | {"power_w": per_slot}
+    domains = instance["power_domains"]
+    return instance | {"power_domains": domains | {domain: cap | {"power_w": per_slot}}}
 
 
 def totals_faults(stated, totals, chosen):
@@ -72,14 +112,19 @@ def totals_faults(stated, totals, chosen):
 
 def check_faults(instance, model, decision_type, rng):
     """Whether `check` accepts just those of some random decisions that keep all rules of the page."""
-    choices, faults = [brute.schedules(instance, job) for job in instance["jobs"]], []
+    jobs = instance["jobs"]
+    choices = [brute.schedules(instance, job | {"least_progress": 0.0}) for job in jobs]
+    faults = []
     for _ in range(3 if all(choices) else 0):
         chosen = [rng.choice(schedules) for schedules in choices]
         used = Counter()
         for schedule in chosen:
             used.update({(t, held[0]): held[1] for t, held in enumerate(schedule.gpus) if held})
         totals = tuple(map(sum, zip(brute.standing_costs(instance), *(s.costs for s in chosen), strict=True)))
-        right = brute.within_budgets(instance, totals)
+        right = brute.within_budgets(instance, totals) and brute.keeps_caps(instance, chosen)
+        right = right and all(
+            s in brute.schedules(instance, job) for job, s in zip(jobs, chosen, strict=True)
+        )
         right = right and all(n <= instance["pools"][pool]["gpus"] for (_, pool), n in used.items())
         document = brute.decision_of(instance, chosen)
         verdict = wattsched.check(model, decision_type.model_validate(document))

@@ -84,3 +84,19 @@ def _budgets(rng: random.Random, n_jobs: int, slots: int, slot_s: float) -> dict
         "average_completion_s": slots * slot_s,
     }
     return {name: typical * rng.uniform(0.5, 2.0) for name, typical in choices.items() if rng.random() < 0.25}
+
+
+def capped(seed: int) -> ShiftingInstance:
+    """As `tiny`, with caps that bind in some slots, a domain among them, and least progress of some jobs."""
+    document, rng = tiny(seed).model_dump(mode="json"), random.Random(seed)
+    idle_w = sum(pool["gpus"] * pool["idle_power_w"] for pool in document["pools"].values())
+    most_w = sum(max(job["options"]["power_w"]) for job in document["jobs"])
+    caps = [idle_w + most_w * rng.choice([0.3, 0.6, 1.0]) + 1.0 for _ in range(document["slots"])]
+    document["power_w"] = caps if rng.random() < 0.7 else max(caps)
+    if len(document["pools"]) == 2:
+        pool = document["pools"]["a"]
+        limit_w = pool["gpus"] * (pool["idle_power_w"] + rng.choice([60.0, 200.0])) + 1.0
+        document["power_domains"] = {"feed": {"pools": ["a"], "power_w": limit_w}}
+    for job in document["jobs"]:
+        job["least_progress"] = rng.choice([0.0, 0.0, 0.2, 0.5])
+    return ShiftingInstance.model_validate(document)

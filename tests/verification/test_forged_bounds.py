@@ -19,7 +19,7 @@ import wattsched
 from tests.strategies.effort import examples
 from tests.strategies.forgeries import restated
 from tests.strategies.replay import clairvoyant, cluster_of, linear, trace_by_hand
-from tests.strategies.shifting import tiny
+from tests.strategies.shifting import capped, tiny
 from wattsched import generate, solve
 from wattsched.library import proofs
 from wattsched.library.entries import entries
@@ -61,6 +61,7 @@ def answers() -> list[tuple[Any, dict[str, Any]]]:
     """Instances of all problems and objectives, with their results."""
     made = [
         *(tiny(seed) for seed in range(4)),
+        *(capped(seed) for seed in (0, 2, 3, 4)),
         generate("sharing", jobs=3, seed=0),
         generate("placement", jobs=3, seed=1),
         generate("uniform", jobs=3, seed=0),

@@ -36,6 +36,8 @@ def honest() -> list[Answer]:
     stopped.set()
     hetero = generate("hetero", jobs=3, seed=2)
     shifting = generate("shifting", jobs=3, slots=6, seed=0)
+    capped = shifting.model_copy(update={"power_w": [4000.0, 1500.0, 1500.0, 4000.0, 4000.0, 4000.0]})
+    least = [job.model_copy(update={"least_progress": 0.5}) for job in shifting.jobs]
     sharing = generate("sharing", jobs=5, seed=0)
     placement = generate("placement", jobs=3, seed=1)
     alone = [job.model_copy(update={"exclusive": True, "can_wait": False}) for job in sharing.jobs]
@@ -44,12 +46,14 @@ def honest() -> list[Answer]:
         (hetero, ("total-completion", "goodput"), "greedy"),
         (THRIFTY, ("energy", "total-completion"), "greedy"),
         (shifting, ("carbon", "mean-completion"), "greedy"),
+        (capped, ("mean-completion", "energy"), "greedy"),
         (sharing, ("eaco", "throughput"), "fifo"),
         (placement, (placement.objective,), "greedy"),
     ]
     none = (
         SIX.model_copy(update={"budgets": Budgets(power_w=250.0)}),
         shifting.model_copy(update={"budgets": HorizonBudgets(energy_j=1.0)}),
+        capped.model_copy(update={"jobs": least}),
         sharing.model_copy(update={"jobs": alone}),
     )
     return [

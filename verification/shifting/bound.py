@@ -18,7 +18,14 @@ import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges, reach_of
-from wattsched.verification.shifting.checker import BUDGETS, CRITERIA, after_horizon, per_joule, standing_of
+from wattsched.verification.shifting.checker import (
+    BUDGETS,
+    CRITERIA,
+    after_horizon,
+    caps_of,
+    per_joule,
+    standing_of,
+)
 from wattsched.verification.shifting.least_cost import LeastCost, Listing, schedules_up_to
 from wattsched.verification.shifting.priced import Allowed, PricedJob, PricedOptions, allowed_by, listing_of
 from wattsched.verification.tree import Prover as ProverOfSplits
@@ -38,8 +45,9 @@ CANCELLED = 2.0**-48
 def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
     """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Rows are ``gpus:POOL@SLOT`` (GPUs of a pool in a slot) and, of budgets, ``carbon_g``, ``energy_j``,
-    ``money`` and ``completion_s``. They may prove that there is no decision.
+    Rows are ``gpus:POOL@SLOT`` (GPUs of a pool in a slot), ``power_w@SLOT`` and ``power_w:DOMAIN@SLOT``
+    (watts under a cap) and, of budgets, ``carbon_g``, ``energy_j``, ``money`` and ``completion_s``. They may
+    prove that there is no decision.
     """
     return Prover(instance)(prices)
 
@@ -50,9 +58,9 @@ class Prover(ProverOfSplits):
     Attributes
     ----------
     standing : dict of str to float
-        By row of a budget, what all GPUs use if they are idle throughout: joules, grams, money.
+        By row of a budget or cap, what all GPUs use if they are idle throughout: joules, grams, money, watts.
     limits : dict of str to float
-        Of the rows of budgets, and of ``gpus:POOL@SLOT``.
+        Of the rows of budgets, of ``gpus:POOL@SLOT``, and of ``power_w@SLOT`` and ``power_w:DOMAIN@SLOT``.
     """
 
     def __init__(self, instance: ShiftingInstance):
@@ -61,6 +69,10 @@ class Prover(ProverOfSplits):
         self.limits = {row: limit for row, limit in budgets.items() if limit is not None}
         for name, pool in instance.pools.items():
             self.limits |= {f"gpus:{name}@{slot}": pool.gpus for slot in range(instance.slots)}
+        for name, (_, cap_w, idle_w) in caps_of(instance).items():
+            rows = {f"{name}@{slot}": watts for slot, watts in enumerate(cap_w.tolist())}
+            self.limits |= rows
+            self.standing |= dict.fromkeys(rows, idle_w)
         # The last listing, and the splits that it is of; none yet.
         self._listed = "", Listing({}, [], 0.0, [])
         self._dearest = objective_upper_bound(instance) if self._has_objective else math.nan
@@ -153,7 +165,9 @@ class Prover(ProverOfSplits):
         bound -= CANCELLED * self._latest_s * per_second
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(
-            price * TOLERANCE * abs(limits[row]) for row, price in charged.items() if row in BUDGETS
+            price * (TOLERANCE if row in BUDGETS else ROUNDING) * abs(limits[row])
+            for row, price in charged.items()
+            if row in standing or row in BUDGETS
         )
         excess = bound - leeway - self._dearest * (1 + ROUNDING)
         return Proof(bound=bound, reach=reach_of(bound, self._dearest), excess=excess)
@@ -181,6 +195,11 @@ class PricedInstance:
             pool: np.array([charged.get(f"gpus:{pool}@{slot}", 0.0) for slot in range(instance.slots)])
             for pool in instance.pools
         }
+        self._watt = {pool: np.zeros(instance.slots) for pool in instance.pools}
+        for name, (pools, *_) in caps_of(instance).items():
+            price = np.array([charged.get(f"{name}@{slot}", 0.0) for slot in range(instance.slots)])
+            for pool in pools:
+                self._watt[pool] += price
         self._delay = weight["completion_s"] / (sum(job.weight for job in instance.jobs) or 1.0)
         self._options: dict[int, PricedOptions] = {}  # by the identity of their table
 
@@ -192,7 +211,7 @@ class PricedInstance:
         """Return a job with the charges of its schedules, or of those that are allowed."""
         table = self.instance.table_of(job)
         if id(table) not in self._options:
-            self._options[id(table)] = PricedOptions.of(self.instance, table, self._gpu)
+            self._options[id(table)] = PricedOptions.of(self.instance, table, self._gpu, self._watt)
         delay = self._delay * job.weight
         return PricedJob(self.instance, job, self._options[id(table)], delay, self._joule, allowed)
 
@@ -211,4 +230,4 @@ def objective_upper_bound(instance: ShiftingInstance) -> float:
     per_j = np.maximum(per_joule(instance)[criterion], 0.0)
     per_w, after_per_j = float(per_j[:-1].max()) * instance.horizon_s, float(per_j[-1])
     most = (max(instance.table_of(job).power_w) * (per_w + more_s * after_per_j) for job, more_s in after_s)
-    return standing_of(instance)[criterion] + sum(most)
+    return float(standing_of(instance)[criterion] + sum(most))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,6 +42,45 @@ def standing_of(instance: ShiftingInstance) -> dict[str, float]:
     return {name: float(line[:-1].sum()) * joules for name, line in per_joule(instance).items()}
 
 
+def caps_of(instance: ShiftingInstance) -> dict[str, tuple[list[str], FloatArray, float]]:
+    """Power caps by name: the pools whose GPUs draw under each, watts by slot, and those of idle GPUs."""
+    found = {} if instance.power_w is None else {"power_w": ([*instance.pools], instance.power_w)}
+    found |= {
+        f"power_w:{name}": ([*dict.fromkeys(one.pools)], one.power_w)
+        for name, one in instance.power_domains.items()
+    }
+    return {
+        name: (
+            pools,
+            np.array(watts[: instance.slots] if isinstance(watts, list) else [watts] * instance.slots),
+            sum(instance.pools[pool].gpus * instance.pools[pool].idle_power_w for pool in pools),
+        )
+        for name, (pools, watts) in found.items()
+    }
+
+
+def most_left(instance: ShiftingInstance, job: ShiftingJob) -> float:
+    """Work that a job may have left at the end of the horizon."""
+    if job.must_finish:
+        return 0.0
+    if job.least_progress == 0:
+        return math.inf
+    table, held = instance.table_of(job), job.current
+    assert table.rate is not None, "instances whose tables give completion times are refused"
+    rows = fitting_rows(instance, table)
+    batch = [None] * len(table.gpus) if table.batch_size is None else table.batch_size
+    same = [
+        row
+        for row in rows
+        if held is not None
+        and (table.gpus[row], table.pool[row], batch[row]) == (held.gpus, held.pool, held.batch_size)
+    ]
+    able_s = (
+        instance.horizon_s - math.ceil(job.arrival_s * (1 - ROUNDING) / instance.slot_s) * instance.slot_s
+    )
+    return job.remaining_work - job.least_progress * max(table.rate[row] for row in same or rows) * able_s
+
+
 def fitting_rows(instance: ShiftingInstance, table: OptionTable) -> list[int]:
     """Rows of a table that fit into their pools."""
     return [row for row, gpus in enumerate(table.gpus) if gpus <= instance.pools[table.pool[row]].gpus]
@@ -56,11 +96,15 @@ def after_horizon(instance: ShiftingInstance, table: OptionTable) -> tuple[float
 
 @dataclass
 class _Sums:
-    """Totals of the jobs: ``joules`` by slot and, last, after the horizon, GPUs by pool and slot."""
+    """Totals of the jobs: ``joules`` by slot and, last, after the horizon, GPUs by pool and slot.
+
+    `extra_w` is what they draw above idle GPUs, by pool and slot, at its most.
+    """
 
     joules: FloatArray
     held: dict[str, IntArray]
     busy_gpu_s: dict[str, FloatArray]  # less than held in slots in which jobs end
+    extra_w: dict[str, FloatArray]
     faults: list[str] = field(default_factory=list)
     weighted_completion_s: float = 0.0
     restarts: int = 0
@@ -77,6 +121,7 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
         joules=np.zeros(instance.slots + 1),
         held={name: np.zeros(instance.slots, dtype=np.int64) for name in instance.pools},
         busy_gpu_s={name: np.zeros(instance.slots) for name in instance.pools},
+        extra_w={name: np.zeros(instance.slots) for name in instance.pools},
     )
     known = {job.name for job in instance.jobs}
     sums.faults += pairing_faults(known, (schedule.job for schedule in decision.jobs), decision.waiting)
@@ -88,6 +133,12 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
             held = sums.held[name][slot]
             sums.faults.append(f"slot {slot}: {held} GPUs of pool '{name}' are used, it has {pool.gpus}")
         sums.joules[:-1] += pool.idle_power_w * (pool.gpus * instance.slot_s - sums.busy_gpu_s[name])
+    for name, (pools, cap_w, idle_w) in caps_of(instance).items():
+        drawn_w = idle_w + np.sum([sums.extra_w[pool] for pool in pools], axis=0)
+        sums.faults += [
+            f"slot {slot}: {drawn_w[slot]:.10g} W are drawn under the cap {name} of {cap_w[slot]:.10g} W"
+            for slot in np.flatnonzero(drawn_w > cap_w * (1 + ROUNDING))
+        ]
     weights = sum(job.weight for job in instance.jobs)
     totals = {"average_completion_s": sums.weighted_completion_s / weights if weights else 0.0}
     totals |= {name: float(line @ sums.joules) for name, line in per_joule(instance).items()}
@@ -109,6 +160,7 @@ def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | N
     for slot, row in sorted(row_of_slot.items()):
         gpus, pool, power_w, rate = table.gpus[row], table.pool[row], table.power_w[row], table.rate[row]
         sums.held[pool][slot] += gpus
+        sums.extra_w[pool][slot] += power_w - gpus * instance.pools[pool].idle_power_w
         if finish_s is not None:
             sums.faults.append(f"{who} holds GPUs in slot {slot}, but it ends at {finish_s:.6g} s")
             continue
@@ -127,6 +179,9 @@ def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | N
     if finish_s is None:
         if job.must_finish:
             sums.faults.append(f"{who} does not end within the horizon")
+        elif left > (most := most_left(instance, job)) + ROUNDING * job.remaining_work:
+            told = f"{who} has {left:.10g} of its work left, and may have at most {most:.10g}"
+            sums.faults.append(told)
         rate, power_w = after_horizon(instance, table)
         finish_s = instance.horizon_s + left / rate
         sums.unfinished += 1

@@ -21,7 +21,7 @@ from wattsched.instances.sizing.job import OptionTable
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.fields import Strict
 from wattsched.verification.report import ROUNDING
-from wattsched.verification.shifting.checker import after_horizon, fitting_rows
+from wattsched.verification.shifting.checker import after_horizon, fitting_rows, most_left
 from wattsched.verification.tree import Taken, read_split
 
 
@@ -159,7 +159,7 @@ class PricedOptions:
         GPU count, pool and batch size: options of one kind change into each other without a restart.
     kind : int array, shape (n_options,)
     gpu : float array, shape (slots, n_options)
-        Charge for the GPUs of an option.
+        Charge for the GPUs of an option, and for its watts under caps, for a whole slot.
     after : (float, float)
         Rate and watts of what is left after the horizon.
     """
@@ -174,8 +174,14 @@ class PricedOptions:
     after: tuple[float, float]
 
     @classmethod
-    def of(cls, instance: ShiftingInstance, table: OptionTable, gpu: dict[str, FloatArray]) -> PricedOptions:
-        """Options of a table; `gpu` is the charge for a GPU by pool, then slot."""
+    def of(
+        cls,
+        instance: ShiftingInstance,
+        table: OptionTable,
+        gpu: dict[str, FloatArray],
+        watt: dict[str, FloatArray],
+    ) -> PricedOptions:
+        """Options of a table, with the charges for a GPU and for a watt above idle by pool, then slot."""
         rows = fitting_rows(instance, table)
         gpus = np.array(table.gpus, dtype=float)[rows]
         power_w = np.array(table.power_w, dtype=float)[rows]
@@ -185,14 +191,16 @@ class PricedOptions:
         )
         each = [(table.gpus[r], table.pool[r], batch[r]) for r in rows]
         kinds = {kind: k for k, kind in enumerate(dict.fromkeys(each))}
+        extra_w = np.maximum(power_w - gpus * idle_w, 0.0)
+        held = [gpu[table.pool[r]] for r in rows], [watt[table.pool[r]] for r in rows]
         return cls(
             row=np.array(rows, dtype=np.int64),
             rate=np.array(table.rate, dtype=float)[rows],
             power_w=power_w,
-            extra_w=np.maximum(power_w - gpus * idle_w, 0.0),
+            extra_w=extra_w,
             kinds=kinds,
             kind=np.array([kinds[kind] for kind in each], dtype=np.int64),
-            gpu=np.array([gpu[table.pool[r]] for r in rows]).T * gpus,
+            gpu=np.array(held[0]).T * gpus + np.array(held[1]).T * extra_w,
             after=after_horizon(instance, table),
         )
 
@@ -243,6 +251,7 @@ class PricedJob:
         self.arrival_s = job.arrival_s
         self.first = math.ceil(job.arrival_s * (1 - ROUNDING) / instance.slot_s)
         self.work, self.restart_s, self.must_finish = job.remaining_work, job.restart_s, job.must_finish
+        self.most_left = most_left(instance, job) + 2 * ROUNDING * job.remaining_work
         self.deadline_s = math.inf if job.deadline_s is None else job.deadline_s * (1 + ROUNDING)
         allowed = allowed or Allowed.everything(instance, job)
         self.gpu = np.where(allowed.runs[:, options.row], options.gpu, math.inf)
@@ -275,4 +284,5 @@ class PricedJob:
         end_s = self.slots * self.slot_s + seconds
         drawn_s = seconds if up_to is None or self.joule[-1] >= 0.0 else up_to / rate
         cost = self.delay * np.maximum(end_s, self.after_s) + self.joule[-1] * power_w * drawn_s
-        return np.where((end_s > self.deadline_s) | self.must_finish, math.inf, cost)
+        forbidden = (end_s > self.deadline_s) | self.must_finish | (work > self.most_left)
+        return np.where(forbidden, math.inf, cost)

@@ -143,7 +143,7 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
         over = prices.criteria - (np.arange(4) == which)
         charged = over > 0
         charges = over[charged] @ (horizon.budget - horizon.idle_use)[charged]
-        charges += prices.gpu @ np.repeat(horizon.capacity, horizon.slots)
+        charges += prices.cell @ horizon.free_cells
         exact = float(least.sum() + horizon.idle_use[which] - charges)
         size = float(least.sum() + abs(charges) + horizon.idle_use[which])
         found = prices.named(horizon, which)
