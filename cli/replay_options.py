@@ -165,5 +165,6 @@ TIMES: dict[str, dict[str, Any]] = {
     "carbon": {"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
     "start": {"metavar": "TIME"},
     "power_w": {"type": Number(above=0), "metavar": "W"},
+    "signal": {"type": FileName(), "metavar": "FILE"},
 }
 """Options of every command that replays a trace."""

@@ -20,6 +20,7 @@ from wattsched.plot.style import (
     unit_of_time,
 )
 from wattsched.reading.arguments import require_types
+from wattsched.replay.jobs.accounts import Steps
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.topology.arrays import FloatArray
 
@@ -100,20 +101,23 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
     _require_some(outcomes)
     if cap_w is not None:
         require_range(0 < cap_w < math.inf, "cap_w", "above 0 and finite", cap_w)
-    else:
-        cap_w = outcomes[0].caps.site_w
     axes, (label, unit_s), are_highest = axes_for(ax), _time_axis(outcomes), False
-    most_w = max(cap_w or 0.0, *(max(outcome.meter.power.values) for outcome in outcomes))
+    cap = outcomes[0].caps.site if cap_w is None else Steps(np.zeros(1), np.array([float(cap_w)]))
+    caps_w = [] if cap is None else [watts for watts in cap.values.tolist() if watts < math.inf]
+    most_w = max(0.0, *caps_w, *(max(outcome.meter.power.values) for outcome in outcomes))
     unit, per = ("MW", 1e6) if most_w >= 3e6 else ("kW", 1e3) if most_w >= 3e3 else ("W", 1.0)
     for number, outcome in enumerate(outcomes):
         course = outcome.meter.power.highest(outcome.begin_s, outcome.end_s, MOST_WATTS)
         are_highest |= len(course[1]) == MOST_WATTS
         _draw_course(axes, outcome, course, unit_s, per, Look.of(number))
     _draw_budget(axes, outcomes, unit_s, per)
-    if cap_w is not None:
-        axes.axhline(
-            cap_w / per, color=LIMIT, linewidth=1.5, linestyle="--", label=f"cap, {cap_w / per:g} {unit}"
-        )
+    if cap is not None:
+        begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)
+        edges = np.unique([begin_s, *cap.time_s.clip(begin_s, end_s), end_s])
+        cap_label = f"cap, {caps_w[0] / per:g} {unit}" if len(caps_w) == len(cap.values) == 1 else "cap"
+        watts = np.where(np.isfinite(cap.at(edges[:-1])), cap.at(edges[:-1]), np.nan) / per
+        since = (edges - begin_s) / unit_s
+        axes.stairs(watts, since, baseline=None, color=LIMIT, linewidth=1.5, linestyle="--", label=cap_label)
     axes.set_ylim(bottom=0)
     note = "highest of short times" if are_highest else ""
     return finished(axes, label, f"power of the cluster, {unit}", note, x=0.01)

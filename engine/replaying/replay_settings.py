@@ -11,11 +11,14 @@ from numbers import Real
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from wattsched.instances.errors import NoticeWarning, naming, require_range
+from wattsched.instances.signals import read_signal
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
-from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep
+from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep, Steps
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
 from wattsched.replay.jobs.caps import Caps
 from wattsched.replay.jobs.policies import policy_of
@@ -24,7 +27,8 @@ from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.job_sources import File
 
-LEAST_ROUND_S = 1e-3
+LEAST_ROUND_S, RAMP_STEP_S = 1e-3, 60.0
+"""Least seconds of a round, and of the steps of a limit that falls or rises."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class ReplaySettings:
         Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.
     power_w : float, optional
         Most that the whole cluster may draw at any moment, beside the caps of its power domains.
+    signal : str or Path, optional
+        File of limits over time (.json, .csv); they hold beside the caps.
     sleep_after_s : float, optional
         Nodes without a job sleep after S seconds.
     sleep_power_w : float
@@ -85,6 +91,7 @@ class ReplaySettings:
     tariff: float | File | None = None
     least_price: float = 0.0
     power_w: float | None = None
+    signal: File | None = None
     sleep_after_s: float | None = None
     sleep_power_w: float = 0.0
     wake_s: float = 0.0
@@ -102,9 +109,12 @@ class ReplaySettings:
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
         files = any(isinstance(per_kwh, str | Path) for per_kwh in (self.carbon, self.tariff))
-        for name, value, what in (("zone", self.zone, "column of"), ("start", self.start, "time in")):
-            if value is not None and not files:
-                raise ValueError(f"`{name}` is a {what} a file, but neither `carbon` nor `tariff` names one")
+        if self.zone is not None and not files:
+            raise ValueError("`zone` is a column of a file, but neither `carbon` nor `tariff` names one")
+        if self.start is not None and not files and self.signal is None:
+            raise ValueError(
+                "`start` is a time in a file, but none of `carbon`, `tariff`, `signal` names one"
+            )
         try:
             if self.start is not None:
                 utc_time(self.start)
@@ -151,6 +161,29 @@ class ReplaySettings:
             trace = read_carbon(given, self.zone, quantity, may_lack=both)
             return kind.of(trace, begin_s, self._start(trace, first))
 
+    def limits(self, begin_s: float, first: datetime | None) -> dict[str | None, Steps]:
+        """Return the limits of the signal by power domain, by a trace's clock; of the site by None."""
+        if self.signal is None:
+            return {}
+        with naming(self.signal):
+            signal = read_signal(self.signal)
+            first = first if self.start is None else utc_time(self.start)
+            if first is None:
+                raise ValueError("its times are dates, and the jobs have none: `start` says when they begin")
+            if first.tzinfo is None:
+                told = f"{self.signal}: assumed: the dates of the jobs, which have no zone, are UTC"
+                warnings.warn(told, NoticeWarning, stacklevel=3)
+            shift_s = begin_s - first.replace(tzinfo=first.tzinfo or UTC).timestamp()
+            found = dict[str | None, Steps]()
+            for domain in signal.domains:
+                since_s, watts = signal.limit(domain).steps(RAMP_STEP_S)
+                # Dates are no finer than a millionth, differences of their seconds since 1970 are not exact.
+                time_s = np.round(since_s + shift_s, 6)
+                first_step = max(0, int(np.searchsorted(time_s, begin_s, side="right")) - 1)
+                time_s[first_step] = min(0.0, begin_s)
+                found[domain] = Steps(time_s[first_step:], watts[first_step:])
+            return found
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -179,7 +212,7 @@ class Scene:
             settings.gap,
             _budget(settings, carbon, tariff),
             settings.least_price,
-            Caps.of(trace, settings.power_w),
+            Caps.of(trace, settings.power_w, settings.limits(begin_s, first)),
         )
         sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
         return cls(context, carbon, tariff, sleep)

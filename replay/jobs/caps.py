@@ -6,10 +6,14 @@ draw no more between two decisions, so a cap that holds at every decision holds 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from wattsched.instances.errors import require_known
 from wattsched.replay.jobs.accounts import Nodes, Steps
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -45,33 +49,58 @@ class Caps:
     inside: BoolArray = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
 
     @classmethod
-    def of(cls, trace: Trace, power_w: float | None = None) -> Caps:
-        """Caps of a cluster's power domains, and `power_w` on it; a `CapError` if it draws more when idle."""
+    def of(
+        cls, trace: Trace, power_w: float | None = None, signal: Mapping[str | None, Steps] | None = None
+    ) -> Caps:
+        """Caps of a cluster's power domains, and `power_w` on it; a `CapError` if it draws more when idle.
+
+        A `signal` has lower limits over time, by power domain; of the whole site by None.
+        """
         pools, domains = trace.pools, trace.cluster.power_domains
         idle_w = Nodes(trace.cluster, pools, None, 0.0).idle_w_of_pools
-        caps = [(d.name, d.power_cap_w, d.reserved_w, [d.name in p.domains for p in pools]) for d in domains]
-        found = [(f"power_w:{name}", *cap) for name, *cap in caps]
-        if power_w is not None:
-            found.insert(0, ("power_w", power_w, 0.0, [True] * len(pools)))
-        names, watts, reserved_w, inside = zip(*found, strict=True) if found else ((), (), (), ())
+        signal = signal or {}
+        for strange in signal.keys() - {None}:
+            require_known("power domain", strange or "", [d.name for d in domains])
+        found: list[tuple[str, float, str | None, float, list[bool]]] = [
+            (f"power_w:{d.name}", d.power_cap_w, d.name, d.reserved_w, [d.name in p.domains for p in pools])
+            for d in domains
+        ]
+        if power_w is not None or None in signal:
+            site_w = math.inf if power_w is None else power_w
+            found.insert(0, ("power_w", site_w, None, 0.0, [True] * len(pools)))
+        names, watts, whose, reserved_w, inside = zip(*found, strict=True) if found else ((),) * 5
+        limits = [_least(*limit) for limit in zip(watts, map(signal.get, whose), strict=True)]
         members = np.array(inside, dtype=bool).reshape(len(found), len(pools)).T
-        limits = tuple(Steps(np.zeros(1), np.array([cap_w], dtype=float)) for cap_w in watts)
         beside_w = np.array(reserved_w, dtype=float)
         standing_w = beside_w + idle_w @ members
-        for name, cap_w, idle in zip(names, watts, standing_w.tolist(), strict=True):
-            if cap_w < idle * (1 - ROUNDING):
-                raise CapError(f"{name}: must be at least {idle:g}, the watts when idle, got {cap_w:g}")
-        return cls(tuple(names), limits, beside_w, standing_w, members)
+        for name, domain, limit, idle in zip(names, whose, limits, standing_w.tolist(), strict=True):
+            if (cap_w := float(limit.values.min())) < idle * (1 - ROUNDING):
+                told = f"{name}: must be at least {idle:g}, the watts when idle, got {cap_w:g}"
+                raise CapError(f"signal: {told}" if domain in signal else told)
+        return cls(tuple(names), tuple(limits), beside_w, standing_w, members)
 
     @property
-    def site_w(self) -> float | None:
-        """Watts of the cap on the whole site, None without one."""
-        return float(self.limits[0].values[0]) if "power_w" in self.names else None
+    def site(self) -> Steps | None:
+        """Cap on the whole site over time, None without one."""
+        return self.limits[0] if "power_w" in self.names else None
+
+    def next_s(self, time_s: float) -> float:
+        """Time after `time_s` at which a cap changes first; infinite when none does."""
+        changes = [limit.time_s[limit.time_s > time_s][:1] for limit in self.limits]
+        return float(np.concatenate([*changes, [math.inf]]).min())
 
     def room_w(self, time_s: float) -> FloatArray:
         """Watts beyond the idle draw that all jobs together may draw at a time, under each cap."""
-        limit_w = np.array([float(limit.at(time_s)) for limit in self.limits])
-        return limit_w * (1 + ROUNDING) - self.standing_w
+        return self._beyond_idle_w([float(limit.at(time_s)) for limit in self.limits])
+
+    def most_room_w(self, time_s: float) -> FloatArray:
+        """The most of these watts that there will be at any moment from a time on."""
+        later = [limit.values[limit.time_s > time_s].max(initial=0.0) for limit in self.limits]
+        now = [float(limit.at(time_s)) for limit in self.limits]
+        return self._beyond_idle_w(np.maximum(now, later))
+
+    def _beyond_idle_w(self, limit_w: ArrayLike) -> FloatArray:
+        return np.asarray(limit_w, dtype=float) * (1 + ROUNDING) - self.standing_w
 
     def of_pool(self, pool: int) -> list[int]:
         """Numbers of the caps under which the nodes of a pool draw."""
@@ -82,8 +111,8 @@ class Caps:
         return extra_w[:, None] * self.inside[pool] if self.names else np.zeros((len(pool), 0))
 
     def fit(self, trace: Trace, time_s: float) -> BoolArray:
-        """Mask of the configurations of a trace in which a job alone keeps every cap at a time."""
-        room_w, pool = self.room_w(time_s), trace.configurations.pool
+        """Mask of a trace's configurations in which a job alone will keep every cap, at a time or later."""
+        room_w, pool = self.most_room_w(time_s), trace.configurations.pool
         fits = np.ones(len(pool), dtype=bool)
         for most_w, inside in zip(room_w.tolist(), self.inside.T, strict=True):
             fits &= ~inside[pool] | (trace.extra_w <= most_w)
@@ -107,7 +136,16 @@ class Caps:
             mine = trace.request[job] if among is None else every[among[every]]
             least_w = trace.extra_w[mine[mine >= 0]].min()
             asked = "in the configuration that its user asked for" if among is None else "at least"
-            left_w = self.room_w(float(trace.arrival_s[0]))[0]
+            room_w = self.most_room_w(float(trace.arrival_s[0]))
+            lowest = int(room_w.argmin())
+            left_w = room_w[lowest]
             told = f"job '{trace.names[job]}' alone draws {least_w:,.0f} W above idle GPUs {asked}"
             told = f"{told}, and the cap leaves {left_w:,.0f} W"
-            raise CapError(f"{self.names[0]}: is too low for policy '{policy}': {told}")
+            raise CapError(f"{self.names[lowest]}: is too low for policy '{policy}': {told}")
+
+
+def _least(power_w: float, limit: Steps | None) -> Steps:
+    """The lower of a constant limit and one over time, at every time."""
+    if limit is None:
+        return Steps(np.zeros(1), np.array([power_w], dtype=float))
+    return Steps(limit.time_s, np.minimum(limit.values, power_w))

@@ -28,7 +28,7 @@ from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 
 FAMILY = "wattsched-checkpoint/"
-FORMAT = f"{FAMILY}11"
+FORMAT = f"{FAMILY}12"
 AGAIN = "delete it to begin that replay again"
 
 KINDS = {"b": np.dtype(np.bool_), "i": np.dtype(np.int64), "f": np.dtype(np.float64)}

@@ -1,8 +1,9 @@
 """Event-driven, round-based replay of a trace under a policy.
 
 Events are arrivals, completions, the ends of restarts, nodes that fall asleep, and rounds. A round takes
-place after an arrival or a completion, at the next multiple of the round length (at once when that is 0), and
-when the policy asked for it. Between events every watt is constant, so energy is exact.
+place after an arrival or a completion, at the next multiple of the round length (at once when that is 0), at
+once when a power cap falls below the draw, and when the policy asked for it. Between events every watt is
+constant, so energy is exact.
 
 A job that gets another GPU count, pool or batch size, is moved, or starts again after a pause, holds its GPUs
 for the policy's `restart_s` without working; they draw their idle watts then. Other changes are immediate.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, PerKwh, Sleep, StepLog, require_finite
 from wattsched.replay.jobs.allocations import Allocations
 from wattsched.replay.jobs.budget import Budget, Ledger
@@ -118,6 +120,7 @@ class Replay:
         self._here: list[int] = []
         self._changed = self._short = False
         self._again_s = math.inf
+        self._cap_s = self._caps.next_s(self.time_s)
         self._measure()
 
     def step(self) -> bool:
@@ -136,8 +139,14 @@ class Replay:
             self._here.append(self._arrived)
             self._arrived += 1
             self._changed = True
-        if self._round_s() <= self.time_s or (self._limit_s <= self.time_s and self._here):
-            self._decide()
+        changes = self._cap_s <= self.time_s
+        if changes:
+            self._cap_s = self._caps.next_s(self.time_s)
+            self._changed |= bool(self._here)
+        must_stop = changes and bool(self._here) and self._is_above_caps()
+        decides = self._round_s() <= self.time_s or must_stop or (self._limit_s <= self.time_s and self._here)
+        if decides and self._decide():
+            self._decide()  # Who was stopped leaves watts to others, of which the decision did not know.
         self._nodes.doze(self.time_s)
         self._measure()
         self._require_progress()
@@ -170,6 +179,7 @@ class Replay:
             float(np.min(works[works > self.time_s], initial=math.inf)),
             self._round_s(),
             self._limit_s,
+            self._cap_s,
             *arrival_s,
             max(self.time_s, self._nodes.next_s()),
         )
@@ -209,13 +219,18 @@ class Replay:
             self.complete += len(done)
             self._changed = True
 
-    def _decide(self) -> None:
+    def _is_above_caps(self) -> bool:
+        extra_w = self._held.segments.extra_w_of_pools(self._held.running, math.inf)
+        return bool(np.any(extra_w @ self._caps.inside > self._caps.room_w(self.time_s)))
+
+    def _decide(self) -> bool:
+        """Ask the policy, and apply its decision as far as the caps allow; True if they stop a job."""
         state = self._state()
         begin = time.perf_counter()
         decision = self.policy.decide(state)
         seconds = time.perf_counter() - begin
         require_valid(state, decision, self.name)
-        decision = within_caps(state, decision, self._held.segments.sharing)
+        asked, decision = decision, within_caps(state, decision, self._held.segments.sharing)
         try:
             self._held.apply(state, decision)
         except ValueError as error:
@@ -227,6 +242,7 @@ class Replay:
         if self._rounds_here > _STUCK:
             raise ValueError(f"policy '{self.name}' decides again and again at {self.time_s:g} s")
         self._record(decision, seconds)
+        return bool(np.any((state.row != WAIT) & (asked.row != WAIT) & (decision.row == WAIT)))
 
     def _state(self) -> State:
         jobs, held = np.array(self._here, dtype=np.int64), self._held.segments
@@ -259,7 +275,8 @@ class Replay:
 
     def _require_room(self) -> None:
         """Refuse caps under which jobs wait and the policy runs none, decision after decision."""
-        waits = bool(self._caps.names) and self._ledger is None and not len(self._held.running)
+        stays = bool(self._caps.names) and self._cap_s == math.inf
+        waits = stays and self._ledger is None and not len(self._held.running)
         self._fruitless = self._fruitless + 1 if waits and not self._changed else 0
         if self._fruitless > _FRUITLESS:
             cap, job = self._caps.names[0], self.trace.names[self._here[0]]

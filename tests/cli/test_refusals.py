@@ -234,7 +234,7 @@ replay --carbon 1e308 | must be at most 1,000,000, got 1e308
 replay --carbon missing.csv | missing.csv: no such file or directory
 replay --zone DE | --zone is a column of a file, but neither --carbon nor --tariff names one
 replay --carbon 400 --zone DE | --zone is a column of a file, but neither --carbon
-replay --carbon 400 --start 2022-03-01 | --start is a time in a file, but neither --carbon
+replay --carbon 400 --start 2022-03-01 | --start is a time in a file, but none of --carbon
 replay --tables '' | '--tables': the file name is empty
 replay --cluster '' | '--cluster': the file name is empty
 replay '' | the file name is empty

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import fsum, inf
 
-from tests.pages.pages_replay_site import SAME_S, Piece, Row, Site, close
+from tests.pages.pages_replay_site import CLOSE, SAME_S, Piece, Row, Site, close
 
 SHARED = ("gandiva", "eaco")
 
@@ -52,6 +52,7 @@ class Draws:
         times = {t for pieces in self.pieces.values() for p in pieces for t in (p.start, p.works, p.end)}
         for awake in self.awake.values() if self.sleeps else ():
             times |= {t for period in awake for t in period}
+        times |= set(self.site.limits.moments)
         return sorted(t for t in times | {0.0} if 0 <= t <= self.end)
 
     @property
@@ -105,19 +106,23 @@ class Draws:
         times = [row["time_s"] for row in self.power] + [inf]
         for cap, limit in self.site.caps.items():
             column = "power_w" + (f":{cap}" if cap else "")
-            draws, at = self.draws(cap), 0
-            for (begin, end), draw in zip(pairwise(self.moments), draws, strict=False):
+            draws, gate, at = self.draws(cap), self.draws(cap, promised=True), 0
+            for at_moment, (begin, end) in enumerate(pairwise(self.moments)):
+                draw = draws[at_moment]
                 if end - begin < 2 * SAME_S:
                     continue
                 while times[at + 1] <= begin + SAME_S:
                     at += 1
-                self.expect(draw <= limit * (1 + 1e-9), f"{draw} W at {begin}, cap {cap!r} {limit}")
+                now = min(limit, self.site.limits.within(cap, begin, end))
+                self.expect(draw <= now * (1 + 1e-9), f"{draw} W from {begin} to {end}, limit {cap!r} {now}")
+                self.expect(
+                    gate[at_moment] <= now * (1 + 1e-9),
+                    f"the gate lets {gate[at_moment]} W pass from {begin} to {end}, limit {cap!r} {now}",
+                )
                 told = self.power[at][column]
                 self.expect(close(told, draw), f"{column} is {told} at {begin}, not {draw}")
                 self.expect(times[at + 1] >= end - SAME_S or close(self.power[at + 1][column], told),
                             f"{column} changes at {times[at + 1]}, between {begin} and {end}")  # fmt: skip
-            most = max(self.draws(cap, promised=True))
-            self.expect(most <= limit * (1 + 1e-9), f"the gate let {most} W pass, cap {cap!r} {limit}")
 
     def check_figures(self) -> None:
         lasting = [(b - a) for a, b in pairwise(self.moments)]
@@ -130,7 +135,6 @@ class Draws:
         waits = [end - record["held_s"] for end, record in zip(ends, self.jobs, strict=True)]
         gpus = sum(len(pool.free) for pool in self.site.cluster.pools.values())
         gpu_s = fsum(record["gpu_s"] for record in self.jobs)
-        limited = {cap: limit for cap, limit in self.site.caps.items() if limit < inf}
         right = {
             "jobs": len(self.site.case["jobs"]),
             "energy_j": energy,
@@ -147,12 +151,24 @@ class Draws:
             # "the peak, the highest draw that lasted", "the largest part of a cap that was drawn"
             "peak_w": peaks[""],
         }
-        if limited:
-            right |= {"cap_used_max": max(peaks[cap] / limited[cap] for cap in limited), "above_cap_s": 0}
+        if any(limit < inf for limit in self.site.caps.values()) or self.site.limits.limits:
+            right["above_cap_s"] = 0
+            self.check_part(draws)
         for name, value in right.items():
             self.expect(
                 close(self.figures[name] or 0.0, value), f"{name} is {self.figures[name]!r}, not {value!r}"
             )
+
+    def check_part(self, draws: dict[str, list[float]]) -> None:
+        """The figure `cap_used_max`; where limits ramp, a replay may count with the least of a step."""
+        limits, parts = self.site.limits, [0.0]
+        for cap, limit in self.site.caps.items():
+            for watts, (begin, end) in zip(draws[cap], pairwise(self.moments), strict=True):
+                if end - begin > SAME_S:
+                    parts.append(watts / min(limit, limits.within(cap, begin, end)))
+        told = self.figures["cap_used_max"] or 0.0
+        right = max(parts) <= told + CLOSE and told <= 1 + CLOSE if limits.ramps else close(told, max(parts))
+        self.expect(right, f"cap_used_max is {told!r}, not {max(parts)!r}")
 
 
 def joined(periods: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -8,6 +8,7 @@ from math import fsum, inf, isclose
 from typing import Any
 
 from tests.pages.pages_cluster import Cluster, Pool, power_of_two
+from tests.pages.pages_replay_signal import Limits
 
 Row = dict[str, Any]
 CLOSE = 1e-6
@@ -44,8 +45,10 @@ class Site:
 
     def __init__(self, case: Row):
         self.case, self.cluster = case, Cluster({"cluster": case["cluster"], "jobs": []})
-        # "of two such limits the lower one counts"
-        self.caps = {"": min([x for x in (case["power_w"], case["site_w"]) if x is not None], default=inf)}
+        self.limits = Limits(case["signal"])
+        # "of two such limits the lower one counts"; "limit on the whole site at all times"
+        told = [case["power_w"], case["site_w"], self.limits.always]
+        self.caps = {"": min([x for x in told if x is not None], default=inf)}
         self.reserved, self.pools = {"": 0.0}, {"": set(self.cluster.pools)}
         for domain in case["cluster"]["power_domains"]:
             name = domain["name"]
@@ -55,9 +58,10 @@ class Site:
             cap: self.reserved[cap] + self.cluster.standing_w(list(self.pools[cap])) for cap in self.caps
         }
 
-    def fits(self, jobs: list[tuple[str, int, float]]) -> bool:
+    def fits(self, jobs: list[tuple[str, int, float]], over_time: dict[str, float] | None = None) -> bool:
         """True if configurations (pool, GPUs, watts) fit together: into blocks and under every cap."""
-        for cap, limit in self.caps.items():
+        for cap, always in self.caps.items():
+            limit = min(always, (over_time or {}).get(cap, inf))
             # "the idle draw of all nodes and GPUs, and for each job what its GPUs draw beyond their
             # idle draw (at least 0)"
             beyond = fsum(self.beyond(*job) for job in jobs if job[0] in self.pools[cap])
@@ -104,19 +108,22 @@ class Site:
         # alone"
         if any(self.idle[cap] > limit * (1 + 1e-9) for cap, limit in self.caps.items()):
             return True
+        # "A limit below the draw of the idle cluster is refused"
+        if any(self.idle[cap] > self.limits.lowest(cap) * (1 + 1e-9) for cap in self.caps):
+            return True
+        certain = all(self.idle[cap] <= self.limits.stated(cap) for cap in self.caps)
         if self.case["catalogue"]:
             return None
-        certain = True
+        good = {cap: self.limits.final(cap) for cap in self.caps}
         for job in self.case["jobs"]:
             rows = self.rows(job, requested)
             fastest = max(row["frequency_mhz"] for row in rows)
             alone = [self.fits([row["is"]]) for row in rows]
-            top = [
-                fit
-                for fit, row in zip(alone, rows, strict=True)
-                if clocked or row["frequency_mhz"] == fastest
-            ]
-            if not any(alone):
+            ever = [self.fits([row["is"]], good) for row in rows]
+            top = [e for e, row in zip(ever, rows, strict=True) if clocked or row["frequency_mhz"] == fastest]
+            # The page does not say whether a job is refused that does not fit under a limit that holds for
+            # good, but may end before that.
+            if not any(alone) or (not any(ever) and job["arrival_s"] >= self.limits.settled()):
                 return True
-            certain &= all(alone) if requested else any(top)
+            certain &= all(ever) if requested else any(top)
         return False if certain else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.pages.pages_cluster import Cluster, power_of_two
+from tests.pages.replay_signals import a_signal, date_of, write_signal
 
 Case = dict[str, Any]
 GPU_COUNTS = (1, 1, 2, 2, 3, 4, 4, 8)
@@ -24,6 +25,7 @@ def a_case(seed: int) -> Case:
     case["options"] = some_options(r, case)
     case["power_w"] = case["site_w"] = None
     set_caps(r, case, cluster)
+    case["signal"] = a_signal(seed, case, cluster, lambda r, pools: a_cap(r, case, cluster, pools))
     return case
 
 
@@ -173,9 +175,15 @@ def write(case: Case, folder: Path) -> list[str]:
     (folder / "cluster.json").write_text(json.dumps(document))
     columns = ("job", "arrival_s", "work", "requested_gpus", "table")
     arguments = ["--cluster", str(folder / "cluster.json")]
+    dated = case["catalogue"] and case["signal"] is not None and case["signal"]["dated"]
+    if case["signal"] is not None:
+        arguments += write_signal(case["signal"], folder)
+        arguments += [] if dated else ["--start", case["signal"]["start"]]
     if case["catalogue"]:
         lines = ["job,arrival,duration,gpus"]
-        lines += [f"{j['job']},{j['arrival_s']},{j['duration']},{j['requested_gpus']}" for j in case["jobs"]]
+        for j in case["jobs"]:
+            arrival = date_of(case["signal"], j["arrival_s"]) if dated else j["arrival_s"]
+            lines.append(f"{j['job']},{arrival},{j['duration']},{j['requested_gpus']}")
     else:
         (folder / "tables.json").write_text(json.dumps(case["tables"]))
         arguments += ["--tables", str(folder / "tables.json")]

@@ -17,7 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.pages.pages_replay import REQUESTED, Replay
-from tests.pages.pages_replay_schedule import SIMULATED, Schedule
+from tests.pages.pages_replay_schedule import SIMULATED, Reading, Schedule, readings
+from tests.pages.pages_replay_signal import Limits
 from tests.pages.pages_replay_site import Site, close
 from tests.pages.replay_cases import Case, a_case, write
 from wattsched.cli import main
@@ -41,6 +42,10 @@ RULES = (
 )
 """Policies that solve no program in which a cap that does not bind might break ties in another way."""
 TABLES = ("jobs", "power", "segments")
+OPEN: list[tuple[int, str, list[Reading]]] = []
+"""Replays that the pages leave open, with the readings that fit."""
+REFUSED: Counter[str] = Counter()
+"""What is said where replays are refused, without names and numbers."""
 
 
 def replayed(
@@ -66,6 +71,7 @@ def examine(case: Case, policy: str, arguments: list[str], folder: Path) -> tupl
     code, said, tables, figures = replayed(arguments, policy, folder)
     refused = site.verdict(policy.removesuffix("+zeus") in REQUESTED, policy in CLOCKED)
     if code == 2:
+        REFUSED[re.sub(r"'[^']*'|[-\d.,]+|/\S+", "_", said.rsplit("error: ")[-1].strip())] += 1
         wrong = [f"refused: {said}"] * (refused is False) + [f"no sentence: {said}"] * ("error: " not in said)
         return "refused", wrong
     if code:
@@ -73,17 +79,41 @@ def examine(case: Case, policy: str, arguments: list[str], folder: Path) -> tupl
     if refused:
         return "not refused", ["replayed, but must be refused"]
     faults = Replay(site, policy, tables, figures).check()
-    return "replayed", faults + schedule_faults(case, policy, tables["jobs"])
+    return "replayed", faults + schedule_faults(case, policy, tables["jobs"], figures)
 
 
-def schedule_faults(case: Case, policy: str, records: list[dict[str, Any]]) -> list[str]:
-    """Compare starts and ends of jobs with the page, where it tells them completely."""
-    if not case["plain"] or policy not in SIMULATED or "--sleep-after" in case["options"]:
+def schedule_faults(
+    case: Case, policy: str, records: list[dict[str, Any]], figures: dict[str, Any]
+) -> list[str]:
+    """Compare times, energy and peak with the page, where it tells them completely.
+
+    Where a limit over time has effects that the page leaves open, one of its readings has to fit.
+    """
+    limits = Limits(case["signal"])
+    if not case["plain"] or policy not in SIMULATED or "--sleep-after" in case["options"] or limits.ramps:
         return []
-    right = Schedule(case, policy).times()
     told = {record["job"]: (record["first_start_s"], record["end_s"]) for record in records}
+    found, right, answers = [], [], set()
+    for reading in readings(policy, case["options"]["--round"]):
+        schedule = Schedule(case, policy, reading)
+        faults = differences(schedule, told, figures) if schedule.run() else ["some jobs never end"]
+        answers.add(tuple(schedule.times().values()))
+        found.append(faults)
+        if not faults:
+            right.append(reading)
+    if len(answers) > 1:
+        OPEN.append((case["seed"], policy, right))
+    return [] if right else [*min(found, key=len), f"{len(answers)} ways to read the page, none of them so"]
+
+
+def differences(schedule: Schedule, told: dict[str, Any], figures: dict[str, Any]) -> list[str]:
+    right = schedule.times()
     differing = [name for name in right if not all(map(close, told[name], right[name]))]
-    return [f"{name} starts and ends at {told[name]}, not at {right[name]}" for name in differing[:3]]
+    faults = [f"{name} starts and ends at {told[name]}, not at {right[name]}" for name in differing[:3]]
+    for name, value in schedule.figures().items():
+        if not close(figures[name], value):
+            faults.append(f"{name} is {figures[name]!r}, not {value!r}")
+    return faults
 
 
 def examine_all(seeds: range) -> tuple[list[str], Counter[tuple[str, str]]]:
@@ -103,6 +133,7 @@ def examine_all(seeds: range) -> tuple[list[str], Counter[tuple[str, str]]]:
 
 def test_replays_keep_every_cap_and_tell_what_happens() -> None:
     wrong, ended = examine_all(range(SEED, SEED + CASES))
+    print(*OPEN, *REFUSED.items(), sep="\n")
     print(*(f"{policy}: {end} {count}" for (policy, end), count in sorted(ended.items())), sep="\n")
     assert not wrong, f"{len(wrong)} wrong replays:\n" + "\n".join(wrong[:10])
 
@@ -110,13 +141,28 @@ def test_replays_keep_every_cap_and_tell_what_happens() -> None:
 @pytest.mark.parametrize("seed", range(SEED, SEED + 1 + CASES // 20))
 def test_a_cap_above_every_draw_changes_nothing(seed: int, tmp_path: Path) -> None:
     case = a_case(seed)
-    case["cluster"]["power_domains"] = []
+    case["cluster"]["power_domains"], case["signal"] = [], None
     for policy in RULES:
         found = []
         for limit in (None, 1e8):
             folder = tmp_path / f"{policy}-{limit}"
             folder.mkdir()
             case["power_w"], case["site_w"] = limit, None
+            code, said, tables, figures = replayed(write(case, folder), policy, folder)
+            assert code == 0, said
+            found.append((tables, figures["energy_j"]))
+        assert found[0] == found[1], policy
+
+
+def test_a_signal_that_never_changes_is_a_cap(tmp_path: Path) -> None:
+    case = a_case(0)
+    signal = {"document": {"power_w": 1e4}, "kind": "json", "start": "2026-07-14T12:00:00Z", "dated": False}
+    for policy in RULES:
+        found = []
+        for power_w, limits in ((1e4, None), (None, signal)):
+            folder = tmp_path / f"{policy}-{power_w}"
+            folder.mkdir()
+            case |= {"power_w": power_w, "site_w": None, "signal": limits}
             code, said, tables, figures = replayed(write(case, folder), policy, folder)
             assert code == 0, said
             found.append((tables, figures["energy_j"]))
@@ -139,5 +185,5 @@ def test_a_lower_clock_is_chosen_where_only_it_keeps_the_cap(policy: str, tmp_pa
     table = {"gpus": [1, 1], "pool": ["V", "V"], "power_w": [70, 160], "rate": [1.8, 2.4]}
     case["tables"] = {"t": table | {"frequency_mhz": [600, 1000]}}
     case["jobs"] = [{"job": "j00", "arrival_s": 0.0, "work": 800.0, "table": "t", "requested_gpus": 1}]
-    case |= {"power_w": 260.0, "site_w": None}
+    case |= {"power_w": 260.0, "site_w": None, "signal": None}
     assert examine(case, policy, write(case, tmp_path), tmp_path) == ("replayed", [])

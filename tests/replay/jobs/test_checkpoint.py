@@ -141,7 +141,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         load(file, replay("gavel-max-min", trace()))
     old = json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/5"}).encode()
     for content, fault in (
-        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/11'"),
+        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/12'"),
         (b"[]\n" + body, "is not a checkpoint"),
         (b"[" * 100_000 + b"\n" + body, "is not a checkpoint"),
         (
@@ -149,7 +149,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
             "'wattsched-checkpoint/5', which is not read any more",
         ),
         (signed(head, []), "is not of this replay: its 'replay' does not fit"),
-        (head.replace(b"wattsched-checkpoint/11", b"other"), "is not a checkpoint"),
+        (head.replace(b"wattsched-checkpoint/12", b"other"), "is not a checkpoint"),
         (
             json.dumps(json.loads(head) | {"version": "0.0"}).encode() + b"\n",
             "is of another version: '0.0', not",
