@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks import today
+from benchmarks import emerald_models, today
 from benchmarks.harness import data
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import Measurements, read_measurements
@@ -125,6 +125,7 @@ def fit_catalogue(folder: Path) -> list[Profile]:
     profiles = [finished(profile, MODELS[name], efficiencies[name]) for (name, _), profile in fitted.items()]
     offers = {name: today.Offer(m.batch_sizes, m.default_batch, 0, []) for name, m in MODELS.items()}
     profiles += today.fit_today(folder, efficiencies, offers, shares["resnet50"].error)
+    profiles += emerald_models.fit_emerald(folder)
     return sorted(profiles, key=lambda profile: (profile.model, profile.gpu_type))
 
 

@@ -270,9 +270,9 @@ class Profile(Strict):
         gpus_per_node : int
             GPUs of a node.
         gpu_counts, batch_sizes, frequencies_mhz, power_limits_w : sequence, optional
-            What to combine. Default: the profile's own choices, of the GPU counts the powers of two.
-            Settings of a knob that the profile does not have are left out; those outside its range are a
-            ValueError.
+            What to combine. Default: the profile's own choices, of the GPU counts the powers of two if it
+            has any. Settings of a knob that the profile does not have are left out; those outside its range
+            are a ValueError.
         max_power_w : float, optional
             The board's limit, see `rate`.
 
@@ -312,7 +312,8 @@ class Profile(Strict):
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """GPU counts, batches and settings to combine, ascending."""
         if gpu_counts is None:
-            gpu_counts = [count for count in self.gpu_counts if count & (count - 1) == 0]
+            powers = [count for count in self.gpu_counts if count & (count - 1) == 0]
+            gpu_counts = powers or self.gpu_counts
         counts = np.unique(np.asarray(gpu_counts, dtype=np.int64))
         batches = np.unique(np.asarray(self.batch_sizes if batch_sizes is None else batch_sizes, np.int64))
         choices: Sequence[float] = [np.nan]

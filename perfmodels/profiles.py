@@ -35,9 +35,13 @@ class Profiles:
 
     @cached_property
     def training(self) -> tuple[str, ...]:
-        """Those of models that are trained, not served: what a job of which nothing is told may run."""
-        trained = (profile.model for profile in self.given if profile.task == "training")
-        return tuple(sorted({*models("training"), *trained}))
+        """Those of models that are trained, not served: what a job of which nothing is told may run.
+
+        Not those that the catalogue has on one GPU count alone, which say nothing of other jobs.
+        """
+        several = (profile for profile in catalogue() if len(profile.gpu_counts) > 1)
+        trained = (one.model for one in (*several, *self.given) if one.task == "training")
+        return tuple(sorted({*trained}))
 
 
 CATALOGUE = Profiles()

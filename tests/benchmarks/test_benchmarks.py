@@ -20,6 +20,7 @@ BENCHMARKS = sorted(
     if "\nTABLES = " in path.read_text(encoding="utf-8")
 )
 OTHERS = {
+    "benchmarks.emerald": "takes a minute for each event: test_emerald.py has what is made without a solver",
     "benchmarks.library": "has no quick form: test_library.py runs it",
     "benchmarks.placement": "takes minutes on the public lists: test_placement.py has smaller ones",
     "benchmarks.slurm": "the tests of the adapter run it",

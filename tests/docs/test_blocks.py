@@ -20,6 +20,7 @@ from tests.docs.markdown import Block, blocks_of, commands_of, first_difference
 from wattsched.adapters.budget import Caps
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.slurm.options import SiteOptions
+from wattsched.instances.signals import Signal
 from wattsched.instances.sizing import instance as instance_models
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.job_columns import JobColumns
@@ -141,7 +142,7 @@ def test_json_examples_are_valid(page: Path) -> None:
 
     A result belongs to an instance above it on the page, and has to pass its check.
     """
-    parts = (Profile, Decision, JobColumns, AssignmentColumns, SiteOptions, KubernetesOptions, Caps)
+    parts = (Profile, Decision, JobColumns, AssignmentColumns, SiteOptions, KubernetesOptions, Caps, Signal)
     models = {**vars(cluster_models), **vars(instance_models), **{part.__name__: part for part in parts}}
     instances = {}
     for block in blocks_of(page):
@@ -152,7 +153,7 @@ def test_json_examples_are_valid(page: Path) -> None:
             result_of(content)
             verdict = verdict_on(instances[content["instance"]], content)
             assert not verdict.faults, f"{block.where}: {verdict.faults}"
-        elif "format" in content:
+        elif "format" in content and block.tag not in models:
             instances[content["name"]] = instance_of(content, source=block.where)
         else:
             assert block.tag in models, f"{block.where}: name the class of this part after the fence"

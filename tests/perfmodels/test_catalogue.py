@@ -5,11 +5,14 @@ import re
 import numpy as np
 import pytest
 
+from benchmarks import emerald_models
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.perfmodels.measurements import Measurements, read_measurements
 from wattsched.perfmodels.profile import catalogue, find, models
+from wattsched.perfmodels.profiles import CATALOGUE
 
 PROFILES = catalogue()
+EMERALD = set(emerald_models.MODELS.values())
 TODAY = {"H100", "H200", "B200", "MI300X", "L40S"}
 BY_NAME = pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.model}-{p.gpu_type}")
 
@@ -20,8 +23,10 @@ def test_names_are_unique_sorted_and_found(catalogue_script):
     assert all(find(*name) is profile for name, profile in zip(names, PROFILES, strict=True))
     assert find("bert", "H100") is None
     today = catalogue_script.today
-    assert set(models()) == {*catalogue_script.MODELS, *today.MODELS, *today.SERVED}
-    assert set(models("serving")) == set(today.SERVED) == set(models()) - set(models("training"))
+    assert set(models()) == {*catalogue_script.MODELS, *today.MODELS, *today.SERVED, *EMERALD}
+    served = {*today.SERVED, emerald_models.SERVING}
+    assert set(models("serving")) == served == set(models()) - set(models("training"))
+    assert set(CATALOGUE.training) == {*catalogue_script.MODELS, *today.MODELS}
     assert {p.gpu_type for p in PROFILES} == {"A100", "A40", "P100", "T4", "V100", *TODAY} == set(GPU_TYPES)
 
 
@@ -36,6 +41,8 @@ def test_defaults_are_configurations(profile):
     assert len(c) > 0
     least = profile.gpu_counts[0]
     wanted = {1, 8, 64} if profile.gpu_type not in TODAY else {least, 64}
+    if profile.model in EMERALD:
+        wanted = {profile.gpu_counts[-1]}
     assert wanted <= set(c.gpus.tolist()) or profile.model in ("gpt2", "stable-diffusion")
     assert profile.default_batch in c.batch_size
     assert (c.rate > 0).all()
@@ -78,6 +85,9 @@ def source_measurements(script, data, profile) -> Measurements:
             return script.today.measurements(rows)
         gpus = np.array(profile.gpu_counts, dtype=float)
         return Measurements(gpus, np.ceil(gpus / 8), profile.default_batch / gpus, np.ones(len(gpus)))
+    if profile.model in EMERALD:
+        name = next(name for name, model in emerald_models.MODELS.items() if model == profile.model)
+        return emerald_models.sweep(data / "emerald-2025" / "dvfs_sweep.csv", name)
     model = script.MODELS[profile.model]
     if profile.gpu_type == "A100":
         return read_measurements(data / "elasticflow-profiles/throughputs_A100" / f"{profile.model}.csv")
