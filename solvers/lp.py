@@ -123,8 +123,9 @@ def scaled(program: Program, least: float | None = None) -> ScaledModel:
     column_size = largest_by(column[~whole], in_rows, program.n_columns)
     column_least = np.full(program.n_columns, np.inf)
     np.minimum.at(column_least, column[~whole], np.where(in_rows > 0.0, in_rows, np.inf))
-    # Its least entry is to be seen, unless all that the column may be would then be nothing.
-    is_seen = program.upper * np.where(np.isfinite(column_least), column_least, 1.0) >= _LEAST_RANGE
+    # Its least entry is to be seen, unless beside integers all that the column may be would then be nothing.
+    least_range = _LEAST_RANGE if program.integer.any() else 0.0
+    is_seen = program.upper * np.where(np.isfinite(column_least), column_least, 1.0) >= least_range
     hidden = (column_least < 10.0 * least * column_size) & is_seen
     column_size = np.where(hidden, column_least, column_size)
     column_factor = _power_of_two(1.0 / np.where(column_size > 0, column_size, 1.0))

@@ -22,6 +22,7 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import common_name
 from wattsched.instances.gpu_parts import part_named
 from wattsched.instances.traces import TraceJob
+from wattsched.instances.units import S_PER_H
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.imports import Entry
 from wattsched.report.wording import count
@@ -187,12 +188,39 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
     # Of a run, records of its wait come first, and those of its end last: the last one counts.
     for one in sorted(records, key=lambda one: (*(one.state not in some for some in states), one.held_s)):
         start_s = None if one.state in WAITING else one.start_s
-        runs[one.id, start_s] = one
+        runs[one.id, start_s] = _filled(one, runs.get((one.id, start_s), one))
         last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
+    _join_readings(runs)
     _join_parts(runs)
     # What waited has started since, unless it was requeued after its last start.
     found = [one for (id, s), one in runs.items() if s is not None or one.eligible_s > last_s[id]]
     return sorted(found, key=lambda one: one.start_s or one.eligible_s)
+
+
+def _filled(one: Accounted, before: Accounted) -> Accounted:
+    """Return a record with what only an earlier one of the same run tells, as exports have other columns."""
+    return replace(
+        one,
+        user=one.user or before.user,
+        account=one.account or before.account,
+        nodes=one.nodes or before.nodes,
+        energy_j=before.energy_j if one.energy_j is None else one.energy_j,
+        time_limit_s=one.time_limit_s or before.time_limit_s,
+        eligible_s=one.eligible_s if one.eligible_told else before.eligible_s,
+        eligible_told=one.eligible_told or before.eligible_told,
+    )
+
+
+def _join_readings(runs: dict[tuple[str, float | None], Accounted]) -> None:
+    """Drop the runs that are others an hour away: two exports of the hour that comes twice, read unlike."""
+    for (id, start_s), one in list(runs.items()):
+        if start_s is None or not one.ambiguous:
+            continue
+        for other in (runs.get((id, start_s + S_PER_H)), runs.get((id, start_s - S_PER_H))):
+            alike = other is not None and abs(other.eligible_s - one.eligible_s) in (0.0, S_PER_H)
+            if alike and other is not None and (not other.ambiguous or other.end_s):
+                del runs[id, start_s]
+                break
 
 
 def _join_parts(runs: dict[tuple[str, float | None], Accounted]) -> None:

@@ -139,6 +139,8 @@ class Numbers:
         if self._header and self._header.per_nothing:
             told = f"{self._header.name} per kWh, as the header names no energy"
             warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
+        if self._header and self._header.name.startswith("$"):
+            warnings.warn(f"{place}: assumed: $ is USD", NoticeWarning, stacklevel=3)
         if not self.stated:
             told = f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit"
             warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)

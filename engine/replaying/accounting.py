@@ -14,11 +14,13 @@ from wattsched.replay.jobs.accounts import PerKwh
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.trace import Trace
 from wattsched.report.saved import IDLE, NOBODY, Group, Recorded
-from wattsched.report.wording import energy, percent
+from wattsched.report.wording import count, energy, percent
 from wattsched.topology.arrays import FloatArray
 
 By = Literal["account", "month"]
 
+BEYOND = 1.1
+"""Factor by which watts may be below the idle draw of a job's GPUs, or above the most that they can draw."""
 FAR = 2.0
 """Factor between the energy of the baseline and of the record from which on it is pointed at."""
 
@@ -45,11 +47,13 @@ def record_of(traces: Sequence[Trace], idle_w: float) -> Recorded | None:
         row = drawn.request[np.arange(len(drawn)), off.argmin(axis=1)]
         busy_w = np.where(np.isnan(watts), drawn.configurations.power_w[row], watts) - drawn.idle_w[row]
         jobs_j.append(float(busy_w @ lasts_s))
+    most_w = drawn.highest_w[drawn.configurations.pool[row]] * drawn.configurations.gpus[row]
     return Recorded(
         energy_j=idle_w * seconds + float(np.mean(jobs_j)),
         completion_s=None if np.isnan(waits_s).any() else float((waits_s + lasts_s).mean()),
         utilisation=float(gpu_s.sum() / (trace.available.sum() * seconds)),
         measured=float(gpu_s[~np.isnan(watts)].sum() / gpu_s.sum()),
+        strange=int(np.sum((watts < drawn.idle_w[row] / BEYOND) | (watts > most_w * BEYOND))),
     )
 
 
@@ -57,6 +61,9 @@ def doubts(baseline: str, energy_j: float, record: Recorded | None) -> Iterator[
     """Point at totals that can hardly be right."""
     if record is None:
         return
+    if record.strange:
+        told = f"{count(record.strange, 'job')} by the list draw less than idle GPUs, or more than theirs can"
+        yield f"{told}: `watts` are those of all GPUs of a job, without the server"
     ratio = energy_j / record.energy_j
     if not 1 / FAR < ratio < FAR:
         told = f"'{baseline}' takes {energy(energy_j)}, and the record {energy(record.energy_j)}"

@@ -145,7 +145,8 @@ class ReplaySettings:
                 told = f"arrives at {shown(own.timestamp())}, counted as {shown(counts.timestamp())}"
                 warnings.warn(f"{trace.source}: assumed: the first job {told}", NoticeWarning, stacklevel=3)
         elif start is None:
-            told = f"the first job arrives when the file begins, at {shown(trace.begin_s[0])}"
+            told = f"the first job arrives when the file begins, at {shown(trace.begin_s[0])} UTC"
+            told += "" if trace.zoned else ", as its times have no zone"
             warnings.warn(f"{trace.source}: assumed: {told}", NoticeWarning, stacklevel=3)
         return None if start is None else trace.moment(start)
 

@@ -33,12 +33,15 @@ class Recorded:
         Part of the cluster's GPU time that jobs had.
     measured : float
         Part of that for which watts were measured; for the rest those of the models count.
+    strange : int
+        Jobs of which the watts are less than their GPUs draw when idle, or more than these can draw.
     """
 
     energy_j: float
     completion_s: float | None
     utilisation: float
     measured: float
+    strange: int = 0
 
 
 @dataclass(frozen=True)

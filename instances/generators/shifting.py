@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from wattsched.instances.clusters import known_gpu_type
-from wattsched.instances.errors import require_range
+from wattsched.instances.errors import NoticeWarning, require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.instances.signals import read_signal
@@ -107,6 +108,11 @@ def shifting_horizon(
     if start is None and len({trace.begin for trace in traces.values()}) > 1:
         told = "'carbon' and 'tariff' begin at different times, and nothing tells when the horizon does"
         raise ValueError(f"start: {told}")
+    if len({trace.zoned for trace in traces.values()}) > 1:
+        local = next(trace for trace in traces.values() if not trace.zoned)
+        warnings.warn(
+            f"{local.source}: assumed: its times have no zone and are UTC", NoticeWarning, stacklevel=2
+        )
     forecasts = {name: _forecast(trace, start, slots, slot_s) for name, trace in traces.items()}
     g_per_kwh = forecasts["carbon"] if "carbon" in traces else _made_up(rng, slots, slot_s)
     price, currency = forecasts.get("tariff"), traces["tariff"].currency if "tariff" in traces else None

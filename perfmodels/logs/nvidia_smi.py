@@ -8,6 +8,7 @@ another reason in brackets where there is no value. A log to which another was a
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 
 from wattsched.perfmodels.logs.samples import (
@@ -20,7 +21,7 @@ from wattsched.perfmodels.logs.samples import (
     reading,
     seconds_of,
 )
-from wattsched.reading.inputs import echo
+from wattsched.reading.inputs import NoticeWarning, echo
 from wattsched.reading.units import Numbers
 
 NAME = "nvidia-smi"
@@ -59,6 +60,7 @@ def read(text: str, name: str) -> Iterator[Sample]:
         for column, (names, unit, most) in COLUMNS.items()
         if (k := next((queries[query] for query in names if query in queries), None)) is not None
     }
+    mig, in_mig = queries.get("mig.mode.current"), False
     gpu = next((queries[query] for query in GPUS if query in queries), None)
     time = queries.get("timestamp")
     for line, cells in rows:
@@ -69,10 +71,14 @@ def read(text: str, name: str) -> Iterator[Sample]:
         }
         if "utilisation" in values:
             values["utilisation"] /= 100.0
+        in_mig |= mig is not None and cells[mig] == "Enabled"
         if time is not None:
             (time_s,), zoned = seconds_of(cells[time], f"{place} 'timestamp'")
             values |= {"time_s": time_s, "local_line": 0 if zoned else line}
         yield Sample("", "0" if gpu is None else cells[gpu], **values)
+    if in_mig:
+        told = "boards in MIG mode count whole, as the log does not tell the watts of their slices"
+        warnings.warn(f"{name}: assumed: {told}", NoticeWarning, stacklevel=2)
     for k, _, _, read in found.values():
         if read is not None:
             read.tell(f"{name}, column {echo(header[k])}")

@@ -255,6 +255,16 @@ def test_the_baseline_is_held_against_the_record(dated, tmp_path) -> None:
     assert "by the record 123.5 % of the cluster's GPU time were in use" in doubt
 
 
+def test_watts_that_no_gpus_draw_are_pointed_at(tmp_path) -> None:
+    file = tmp_path / "jobs.csv"
+    rows = "a,2026-03-01T00:00:00Z,3600,4,1500\nb,2026-03-01T01:00:00Z,3600,4,{}\n"
+    for watts, strange in ((1500, 0), (0, 1), (3000, 1), ("", 0)):
+        file.write_text("job,arrival,duration,gpus,watts\n" + rows.format(watts))
+        found = study(JobSource(file))
+        assert found.record.strange == strange
+        assert any("draw less than idle GPUs, or more" in doubt for doubt in found.doubts) == bool(strange)
+
+
 def test_an_interrupted_study_goes_on(dated, tmp_path) -> None:
     whole, journal = study(dated, journal=Journal(tmp_path / "kept")), Journal(tmp_path / "kept", resume=True)
     stepped = []

@@ -109,6 +109,26 @@ def test_times_in_the_hour_that_comes_twice(
     assert sum("the hour that comes twice" in one.what for one in found.entries) == ambiguous
 
 
+def test_exports_during_and_after_the_hour_that_comes_twice_tell_of_one_run() -> None:
+    head = "JobID|State|Submit|Start|End|Elapsed|AllocTRES\n"
+    begun = "2027-10-31T02:10:00|2027-10-31T02:20:00"
+    during = f"{head}7|RUNNING|{begun}|Unknown|00:25:00|gres/gpu=8\n"
+    after = f"{head}7|COMPLETED|{begun}|2027-10-31T03:10:00|00:50:00|gres/gpu=8\n"
+    for texts in ([during, after], [after, during]):
+        found = recorded(Said(texts), BERLIN)
+        assert [(job.name, job.duration_s) for job in found.jobs] == [("7", 3000)]
+
+
+def test_exports_with_other_columns_complete_each_other() -> None:
+    full = "JobID|User|Account|State|Submit|Eligible|Start|Elapsed|AllocTRES\n"
+    full += "7|ann|bio|COMPLETED|1000|3000|4000|00:50:00|gres/gpu=8\n"
+    bare = "JobID|State|Submit|Start|Elapsed|AllocTRES\n7|COMPLETED|1000|4000|00:50:00|gres/gpu=8\n"
+    for texts in ([full, bare], [bare, full]):
+        found = recorded(Said(texts), BERLIN)
+        assert [(job.user, job.account, job.waited_s) for job in found.jobs] == [("ann", "bio", 1000)]
+        assert not any("Eligible is not told" in one.what for one in found.entries)
+
+
 def test_a_time_that_clocks_skip_is_refused_and_the_zone_of_this_machine_is_told() -> None:
     head = "JobID|State|Submit|Start|Elapsed|AllocTRES\n"
     row = "7|COMPLETED|{0}|{0}|00:10:00|gres/gpu=8\n"

@@ -399,6 +399,14 @@ def test_a_pod_that_several_namespaces_have_is_to_be_named_with_its_own(tmp_path
     assert m.gpus.tolist() == [1, 1]
 
 
+def test_a_board_in_mig_mode_is_told_to_count_whole(tmp_path):
+    log = smi(readings(Job("17", 1, 300.0)))
+    lines = log.splitlines()
+    mig = "\n".join([f"{lines[0]}, mig.mode.current", *(f"{line}, Enabled" for line in lines[1:]), ""])
+    with pytest.warns(NoticeWarning, match="boards in MIG mode count whole"):
+        logged(tmp_path, mig, "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")
+
+
 def test_a_clock_that_wanders_is_no_setting(tmp_path):
     def log(name: str, clocks: tuple[int, int]) -> Path:
         reads = readings(Job(name, 1, 300.0, clocks[0])), readings(Job(name, 1, 300.0, clocks[1]))
