@@ -182,7 +182,7 @@ def _laid_out(
     if room is None or len(used) <= 2:
         return False, [used]
     first, last = used[0], used[-1]
-    words = [word for row in rows for word in row[last].plain.split(" ")]
+    words = [word for row in rows for word in _tied(row[last].plain).split(" ")]
     folded = [*widths[:last], min(widths[last], max(map(cell_len, words))), *widths[last + 1 :]]
     if _width(used, folded) <= room:
         return False, [used]
@@ -213,7 +213,9 @@ def _print_cells(out: Console, cells: list[tuple[Text, int, bool]], indent: int)
     for cell, size, on_right in before:
         row += _aligned(cell, size, on_right) + Text(" " * GAP)
     room = _room(out, indent + row.cell_len)
-    for i, part in enumerate(_folded(out, _aligned(last, width, right), room)):
+    width = width if room is None else min(width, room)
+    for i, part in enumerate(_folded(out, last, room)):
+        part = _aligned(part, width, right)
         _print(out, (row if i == 0 else Text(" " * row.cell_len)) + part, indent)
 
 
@@ -231,11 +233,16 @@ def _folded(out: Console, text: Text, room: int | None) -> Iterable[Text]:
     """Lines of a text, broken between words, but not between a number and its unit."""
     if room is None or text.cell_len <= room:
         return [text]
-    text.plain = NUMBER_AND_WORD.sub(rf"\1{TIE}", text.plain)
+    text.plain = _tied(text.plain)
     lines = text.wrap(out, room, overflow="fold")
     for part in lines:
         part.plain = part.plain.replace(TIE, " ")
     return lines
+
+
+def _tied(text: str) -> str:
+    """Text in which no blank stands between a number and its unit."""
+    return NUMBER_AND_WORD.sub(rf"\1{TIE}", text)
 
 
 def _print(out: Console, text: Text, indent: int) -> None:

@@ -69,3 +69,17 @@ def test_paragraphs_break_before_a_number_and_never_after_it():
         assert " ".join(lines) == text
         assert not any(row[0].isalpha() and row.startswith("ms") for row in lines)
     assert printed(lambda out: line(out, text), width=72, terminal=False) == [text]
+
+
+@given(st.integers(60, 99))
+def test_no_number_is_parted_from_its_unit_however_narrow_the_terminal(width):
+    rows = [
+        ["backfill+zeus", "8.106 MJ (2.25 kWh)", "368.6 EUR", "27.8 %"],
+        ["sizing", "11 MJ", "1 EUR", "0.135 %"],
+    ]
+    columns = ["policy", ">that is", ">money", ">sooner at equal energy and at the same price"]
+    lines = printed(lambda out: table(out, columns, rows), width=width, terminal=True)
+    assert max(map(len, lines)) <= width
+    for policy, *_, sooner in rows:
+        (line,) = (line for line in lines if line.endswith(sooner))
+        assert policy in line or policy in lines[lines.index(line) - 1]
