@@ -17,8 +17,8 @@ from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_JOBS = 40
 """Jobs up to which settings are chosen together; with more of them hardly anything is left over."""
-LEVELS = 8192
-"""Levels of the watts under a cap."""
+LEVELS, FINE_LEVELS, FEW_JOBS = 8192, 65_536, 8
+"""Levels of the watts under a cap, those for few jobs, which fill it less evenly, and how many are few."""
 
 
 def resettled(horizon: Horizon, decision: Schedules, prices: Prices) -> Schedules | None:
@@ -31,50 +31,59 @@ def resettled(horizon: Horizon, decision: Schedules, prices: Prices) -> Schedule
     prices : Prices
         Of seconds and joules; those of cells are not used.
     """
-    worth, option = _worth(horizon, prices), decision.option.copy()
+    fastest, joule = horizon.fastest[horizon.table], prices.per_joule(horizon)
+    # Work saves the seconds and joules that it would take at the end, at the job's fastest.
+    saved = prices.criteria[0] * horizon.share + joule[-1] * horizon.power_w[fastest]
+    saved /= horizon.rate[fastest]
+    option, known = decision.option.copy(), dict[tuple[float, float, bytes, bytes], IntArray | None]()
     for resource, name in enumerate(horizon.resources):
         if name.startswith("gpus:"):
             continue
         _, cell, amount = held(horizon, decision)
-        used = np.bincount(cell, amount, horizon.n_cells).reshape(-1, horizon.slots)[resource]
-        for slot in np.flatnonzero(used > 0.5 * horizon.capacity[resource]).tolist():
-            _settle(horizon, option, slot, resource, worth)
+        used_w = np.bincount(cell, amount, horizon.n_cells).reshape(-1, horizon.slots)[resource]
+        for slot in np.flatnonzero(used_w > 0.5 * horizon.capacity[resource]).tolist():
+            runs = np.flatnonzero(option[:, slot] != PAUSE)
+            runs = runs[horizon.uses[option[runs, slot], resource] > 0]
+            most_w = float((horizon.capacity + horizon.slack)[resource, slot])
+            kinds = horizon.kind[option[runs, slot]]
+            key = most_w, float(joule[slot]), runs.tobytes(), kinds.tobytes()
+            if key not in known:
+                worth = saved[runs, None] * horizon.rate - joule[slot] * horizon.extra_w
+                known[key] = _best_settings(horizon, runs, kinds, resource, most_w, worth)
+            if (chosen := known[key]) is not None:
+                option[runs, slot] = chosen
     better = follow(horizon, decision.job, option)
     return better if fits(horizon, better) and np.isfinite(better.finish_s).all() else None
 
 
-def _worth(horizon: Horizon, prices: Prices) -> FloatArray:
-    """Worth of running an option of a job for a slot, shape (n_jobs, n_options, slots).
+def _best_settings(
+    horizon: Horizon, runs: IntArray, kinds: IntArray, resource: int, most_w: float, worth: FloatArray
+) -> IntArray | None:
+    """Choose an option of its kind for each job, of most worth within some watts; None where none fits.
 
-    Work saves the seconds and joules that it would take at the end, at the job's fastest.
+    Parameters
+    ----------
+    runs, kinds : int arrays, shape (n,)
+        Jobs that run, and the kinds of options that they hold.
+    worth : float array, shape (n, n_options)
+        Of a second of an option.
     """
-    fastest, joule = horizon.fastest[horizon.table], prices.per_joule(horizon)
-    after_s = 1.0 / horizon.rate[fastest]
-    each = prices.criteria[0] * horizon.share * after_s + joule[-1] * horizon.power_w[fastest] * after_s
-    gained = each[:, None, None] * horizon.rate[:, None]
-    return np.asarray((gained - joule[:-1] * horizon.extra_w[:, None]) * horizon.slot_s)
-
-
-def _settle(horizon: Horizon, option: IntArray, slot: int, resource: int, worth: FloatArray) -> None:
-    """Choose the settings of one slot, in place."""
-    runs = np.flatnonzero(option[:, slot] != PAUSE)
-    runs = runs[horizon.uses[option[runs, slot], resource] > 0]
-    unit = (horizon.capacity[resource, slot] + horizon.slack[resource, slot]) / LEVELS
-    best, chosen = np.zeros(LEVELS + 1), []
-    for job in runs.tolist():
-        own = horizon.options_of(job)
-        own = own[horizon.kind[own] == horizon.kind[option[job, slot]]]
-        takes = np.ceil(horizon.uses[own, resource] / unit).astype(np.int64)
-        value = np.full((len(own), LEVELS + 1), -np.inf)
-        for row, (level, gain) in enumerate(zip(takes.tolist(), worth[job, own, slot].tolist(), strict=True)):
-            value[row, level:] = best[: max(0, LEVELS + 1 - level)] + gain
+    levels = FINE_LEVELS if len(runs) <= FEW_JOBS else LEVELS
+    best, steps = np.zeros(levels + 1), []
+    for kind, gains in zip(kinds.tolist(), worth, strict=True):
+        own = np.flatnonzero(horizon.kind == kind)
+        takes = np.ceil(horizon.uses[own, resource] * (levels / most_w)).astype(np.int64)
+        value = np.full((len(own), levels + 1), -np.inf)
+        for row, (level, gain) in enumerate(zip(takes.tolist(), gains[own].tolist(), strict=True)):
+            value[row, level:] = best[: max(0, levels + 1 - level)] + gain
         pick = value.argmax(axis=0)
-        best = value[pick, np.arange(LEVELS + 1)]
-        chosen.append((job, own, takes, pick))
+        best = value[pick, np.arange(levels + 1)]
+        steps.append((own, takes, pick))
     if not np.isfinite(best[-1]):
-        return
-    level = LEVELS
-    for job, own, takes, pick in reversed(chosen):
+        return None
+    chosen, level = np.empty(len(runs), dtype=np.int64), levels
+    for place, (own, takes, pick) in reversed([*enumerate(steps)]):
         row = int(pick[level])
-        option[job, slot] = own[row]
+        chosen[place] = own[row]
         level -= int(takes[row])
+    return chosen
