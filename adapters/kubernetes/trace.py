@@ -167,6 +167,11 @@ def recorded(
     _take(
         found, [*runs_of_workloads(workloads, nodes, limits, found), *_since_their_jobs(of_pods, created_s)]
     )
+    made_s = [validated(_Job, item).metadata.creation_s or 0.0 for item, _ in by_kind["Node"]]
+    first_s = min((job.submitted_s for job in found.jobs), default=inf)
+    if later := sum(one_s > first_s for one_s in made_s):
+        what = f"{count(later, 'node')} made after the first job came"
+        found.tell("assumed", f"{what}: in the cluster all of the time, as replays know no others")
     there = {run.job for run in of_pods} | words
     for job in jobs:
         if job.start_s is not None and job.named not in there and (gpus := job.gpus):

@@ -66,15 +66,18 @@ def runs_of_workloads(
 
     `documents` have when each was seen last, in seconds since 1970; `limits` are those of Jobs, in s.
     """
-    reclaimed = 0
+    reclaimed = evicted = 0
     for document, seen_s in documents:
         row = validated(Workload, document)
         run = _last_run(row, nodes, limits, seen_s)
         evicted_s = _since(row, "Evicted", status=None)
         if row.past_s is not None or (evicted_s < inf and evicted_s <= run.start_s):
             found.leave_out("before an eviction", run.gpus, row.past_s or 0.0)
+            evicted += run.start_s < inf
         reclaimed += bool(row.reclaimable)
         yield run
+    if evicted:
+        found.tell("assumed", f"waits of {count(evicted, 'evicted workload')} have the earlier runs in them")
     if reclaimed:
         told = "pods that have ended count as long as the others"
         found.tell("assumed", f"of {count(reclaimed, 'workload')}, {told}")

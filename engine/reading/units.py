@@ -102,6 +102,7 @@ class Numbers:
 
     def __init__(self, name: str, quantity: Quantity, place: str = ""):
         self.quantity, self._bare = quantity, False
+        self._own: Unit | None = None  # that of the last value, where values state units
         try:
             self._header = unit_in(name, quantity)
             if self._header is None and (unknown := _unknown(name)):
@@ -131,16 +132,18 @@ class Numbers:
             raise ValueError(f"{echo(told)} has a unit, others of its column have none")
         if self.stated and own.currency != self.currency:
             raise ValueError(f"{echo(told)} is in {own.currency or 'no currency'}, others in {self.currency}")
-        self.stated, self.currency = True, own.currency
+        self.stated, self.currency, self._own = True, own.currency, own
         return number_in(value[0]) * own.factor
 
     def tell(self, place: str) -> None:
         """Warn that numbers without a unit were taken for ours."""
-        if self._header and self._header.per_nothing:
-            told = f"{self._header.name} per kWh, as the header names no energy"
+        unit = self._header or self._own
+        if unit and unit.per_nothing:
+            told = "the header names no energy" if self._header else "no value names an energy"
+            told = f"{unit.name} per kWh, as {told}"
             warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
-        if self._header and self._header.name.startswith("$"):
-            warnings.warn(f"{place}: assumed: $ is USD", NoticeWarning, stacklevel=3)
+        if unit and unit.name[0] in "$¢":
+            warnings.warn(f"{place}: assumed: {unit.name[0]} is of USD", NoticeWarning, stacklevel=3)
         if not self.stated:
             told = f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit"
             warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)

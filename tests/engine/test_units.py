@@ -167,8 +167,13 @@ def test_power_that_may_be_two_things_is_refused(header: str, words: str) -> Non
 def test_numbers_without_a_unit_are_ours_and_this_is_told(path: Path) -> None:
     with pytest.warns(NoticeWarning, match="column 'price': assumed: in money per kWh"):
         assert per_kwh(path, "price", "-0.02", "money") == (-0.02, "")
-    with pytest.warns(NoticeWarning, match=r"assumed: \$ is USD"):
-        assert per_kwh(path, "RRP ($/MWh)", "95", "money") == (pytest.approx(0.095), "USD")
+    for header, value, told in (
+        ("RRP ($/MWh)", "95", r"\$ is of USD"),
+        ("price (¢/kWh)", "9.5", "¢ is of USD"),
+        ("price", "0.095 $", "per kWh, as no value names an energy"),
+    ):
+        with pytest.warns(NoticeWarning, match=f"assumed: .*(?:{told})"):
+            assert per_kwh(path, header, value, "money") == (pytest.approx(0.095), "USD")
     with pytest.warns(NoticeWarning, match="column 'FR': assumed: in g/kWh"):
         assert per_kwh(path, "FR", "50", "carbon") == (50.0, "")
 

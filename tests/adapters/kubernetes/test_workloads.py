@@ -89,6 +89,16 @@ def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told(spelt: s
     assert {job.name: job.duration_s for job in found.jobs} == {"team/back": 400, "team/old": 400}
     assert found.left_out == {"still waiting": 1, "before an eviction": 3}
     assert found.gpu_h["before an eviction"] == 2 * 8 * 900 / 3600
+    told = "waits of 2 evicted workloads have the earlier runs in them"
+    assert Entry("assumed", told) in found.entries
+
+
+def test_nodes_that_came_later_are_told_to_count_all_of_the_time() -> None:
+    nodes = [node("n1", "A100"), node("n2", "A100")]
+    for one, made_s in zip(nodes, (-1000, 5000), strict=True):
+        one["metadata"]["creationTimestamp"] = time_of(made_s)
+    told = "1 node made after the first job came: in the cluster all of the time, as replays know no others"
+    assert Entry("assumed", told) in recorded([*nodes, pod("a", 1, 100, 3700)], NOW_S).entries
 
 
 def test_pods_of_no_workload_are_jobs_beside_the_workloads() -> None:
