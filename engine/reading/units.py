@@ -33,7 +33,7 @@ _SIGNS = {"€": "EUR", "euro": "EUR", "$": "USD", "us$": "USD", "dollar": "USD"
 _COINS = {"¢": "USD", "pence": "GBP", "p": "GBP"}
 """Hundredths of which the name tells the currency."""
 _SLASH = r"[\s.·*]*(?:/|per)?\s*"
-_PER = r"(?P<prefix>[kmg]?)(?P<base>wh|j)[\s_-]*e?l?(?![a-z])"
+_PER = r"(?P<prefix>[kmg]?)(?P<base>wh|j)(?:\^?-1|[\s_-]*e?l?)(?![a-z])"
 _CURRENCY = rf"(?:{'|'.join([*_CURRENCIES.split(), *map(re.escape, _SIGNS)])})s?"
 _COIN = r"(?:¢|pence|p|ct|cents?|c)"
 _MONEY = rf"(?P<coin>{_COIN})(?:\s+(?P<of>{_CURRENCY}))?|(?P<currency>{_CURRENCY})\s*(?P<part>{_COIN})?"

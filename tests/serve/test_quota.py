@@ -156,10 +156,10 @@ def test_the_cap_is_kept_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
             actions = rounds.actions
             assert actions is not None
             with pytest.raises(JournalError, match="cannot be used"):
-                actions._done("1-start", {"action": "start"}, ("scontrol", "release"))
+                actions._ask("1-start", {"action": "start"}, ("scontrol", "release"))
             assert not [command for command in asked if "release" in command]
         assert not any("nothing starts" in alarm for alarm in rounds.round().alarms)
-        assert actions._done("1-start", {"action": "start"}, ("scontrol", "release")) == ""
+        assert actions._ask("1-start", {"action": "start"}, ("scontrol", "release")) == ""
 
 
 def test_a_full_disk_is_told(serve: Serve, tmp_path: Path) -> None:
