@@ -3,8 +3,7 @@
 The program holds the schedules that column generation and `Insertion` found, one choice group per job. It
 bounds nothing by itself; the bound is the one that the certificate proves from the prices. Where schedules
 are few, the program holds all of them, and with few jobs all those whose reduced cost is below a margin: any
-other decision costs more than the LP by that margin. Of a small horizon without a known decision the program
-is that of `time_indexed`, which finds one or proves that there is none.
+other decision costs more than the LP by that margin.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, ProgramBuilder
 from wattsched.formulations.reach import in_reach
-from wattsched.formulations.shifting import time_indexed
 from wattsched.formulations.shifting.column_generation import Generated, Insertion, generate
 from wattsched.formulations.shifting.columns import (
     Prices,
@@ -53,8 +51,6 @@ _INSERT_S = 20.0
 """Seconds of insertion where there is no time limit."""
 _BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
 """Stretches and efforts of the marginal rule's schedules to begin with."""
-FEW_CHOICES = 3_000
-"""Choices of an option in a slot up to which a horizon is small."""
 FEW_JOBS, MOST_NEAR = 50, 20_000
 """Jobs up to which near-optimal schedules are listed, and how many of them at most."""
 PER_JOB = 40
@@ -83,8 +79,6 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     prices = generated.prices
     insertion = Insertion(horizon, criterion, coarse, generated)
     best = insertion.decide(Timer(_INSERT_S) if timer.limit_s is None else timer.until(_INSERT_SHARE))
-    if best is None and _n_choices(horizon) <= FEW_CHOICES:
-        return time_indexed.build(horizon, objective, timer)
     near = near_optimal(horizon, prices, MOST_NEAR, timer) if horizon.n_jobs <= FEW_JOBS else None
     columns = _columns(horizon, generated, insertion.tried, near)
     return replace(
@@ -92,12 +86,6 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
         prices=prices.named(horizon, criterion),
         outside=_outside(horizon, criterion, prices, near) if near else -np.inf,
     )
-
-
-def _n_choices(horizon: Horizon) -> int:
-    """Number of options of all jobs in all slots in which they may run."""
-    n_options = np.diff(horizon.option_start)[horizon.table]
-    return int(n_options @ (horizon.slots - horizon.first_slot))
 
 
 def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Model[ShiftingDecision]:

@@ -225,18 +225,3 @@ def test_one_budget_that_is_too_small_is_proven(objective: str, budget: str) -> 
     verdict = verdict_on(instance, result.model_dump(mode="json"))
     assert verdict.infeasible
     assert not verdict.claimed
-
-
-def test_a_signal_that_cannot_be_kept_is_proven_so() -> None:
-    day = shifting_horizon(jobs=3, slots=6, seed=0, carbon_fraction=None)
-    capped = day.model_copy(update={"power_w": [700.0, 600.0, 600.0, 700.0, 700.0, 700.0]})
-    for least, words in ((0.3, "no decision exists"), (0.5, "power_w is short by at least")):
-        jobs = [
-            job.model_copy(update={"least_progress": least, "remaining_work": 5 * job.remaining_work})
-            for job in day.jobs
-        ]
-        asked = capped.model_copy(update={"jobs": jobs})
-        result = solve(asked, time_limit=60)
-        assert result.termination.reason == "infeasible"
-        assert words in result.termination.detail
-        assert not verdict_on(asked, result.model_dump(mode="json")).faults
