@@ -1,6 +1,7 @@
 """The power cap over time: a number, or a file that may change while we run; and where it is not known.
 
-The file is a signal (`instances.signals`) of the site, or a list of changes.
+The file is a signal (`instances.signals`) of the site and its power domains, or a list of the site's changes.
+Watts stand by the name of the power domain, and by '' for the site.
 
 One rule for what is not known: what runs goes on, nothing starts, and an alarm is told. Where the site states
 a fail-safe cap, it counts after a minute.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
@@ -22,7 +23,6 @@ from pydantic import AfterValidator, Field
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
 from wattsched.instances.signals import Moment, PowerLimit, Signal
-from wattsched.reading.inputs import listed
 from wattsched.topology.fields import Positive, Strict
 
 GRACE_S = 60.0
@@ -59,26 +59,25 @@ class Caps(Strict):
         return PowerLimit(np.inf, begin_s, np.append(begin_s[1:], np.inf), watts, watts)
 
 
-def stated(document: Any, file: str) -> tuple[PowerLimit, datetime | None]:
-    """Cap of the site over time that a document states, and until when it counts."""
+def stated(
+    document: Any, file: str, domains: Collection[str] = ()
+) -> tuple[dict[str, PowerLimit], datetime | None]:
+    """Limits over time that a document states, and until when it counts; refuse domains other than these."""
     if not (isinstance(document, dict) and "format" in document):
         caps = validated(Caps, document, file)
-        return caps.limit, caps.until
+        return {"": caps.limit}, caps.until
     signal = validated(Signal, document, file)
-    if domains := [domain for domain in signal.domains if domain is not None]:
-        told = f"limits the power domain {listed(domains)} over time, and only the site's limits are followed"
-        raise InputError([told], file)
-    return signal.limit(), signal.until
+    return signal.limits_on(domains, file), signal.until
 
 
 class Cap(NamedTuple):
-    """The cap at a moment; infinite where there is none.
+    """The caps at a moment, by power domain; that of the site, '', is always there, infinite for none.
 
     Attributes
     ----------
-    now_w : float
+    now_w : mapping of str to float
         Watts that may be drawn now.
-    soon_w : float
+    soon_w : mapping of str to float
         The least of now and of the cuts that are announced for the next time.
     unknown : str
         Why the cap is not known, so that nothing may start; empty where it is.
@@ -86,10 +85,14 @@ class Cap(NamedTuple):
         What an operator has to see to.
     """
 
-    now_w: float
-    soon_w: float
+    now_w: Mapping[str, float]
+    soon_w: Mapping[str, float]
     unknown: str = ""
     alarms: tuple[str, ...] = ()
+
+    def cuts(self, before: Cap) -> bool:
+        """Return True if less may be drawn now under any cap than `before`."""
+        return any(watts < before.now_w.get(name, math.inf) for name, watts in self.now_w.items())
 
 
 @dataclass
@@ -110,7 +113,9 @@ class Budget:
     ahead_s : float
         Announced cuts count that long before: jobs need time to stop.
     fail_safe_w : float, optional
-        Cap that counts when the file's has not been known for `GRACE_S`.
+        Cap on the site that counts when the file's has not been known for `GRACE_S`.
+    domains : collection of str
+        Power domains of the site, which a signal may limit.
     clock, monotonic : callable
         Seconds since 1970, and seconds of a clock that nobody sets.
     """
@@ -120,9 +125,10 @@ class Budget:
     ahead_s: float = 60.0
     source: Callable[[], Any] | None = None
     fail_safe_w: float | None = None
+    domains: Collection[str] = ()
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    _last: tuple[PowerLimit, datetime | None] | None = None
+    _last: tuple[dict[str, PowerLimit], datetime | None] | None = None
     # `clock` less `monotonic` before the clock was set; since when it differs, and since when the cap is not
     # known, both by `monotonic`.
     _anchor_s: float = math.nan
@@ -143,7 +149,7 @@ class Budget:
             For a file that could not be read even once, where there is no fail-safe cap.
         """
         if self.file is None:
-            power_w = math.inf if self.power_w is None else self.power_w
+            power_w = {"": math.inf if self.power_w is None else self.power_w}
             return Cap(power_w, power_w)
         with self._reading:
             return self._of_file(self.file)
@@ -152,24 +158,28 @@ class Budget:
         """Cap by the file, or by what it said last where it cannot be read; messages name it `file`."""
         unknown = ""
         try:
-            self._last = stated(read_json(file) if self.source is None else self.source(), file)
+            document = read_json(file) if self.source is None else self.source()
+            self._last = stated(document, file, self.domains)
         except InputError as error:
             if self._last is None and self.fail_safe_w is None:
                 raise
             unknown = "; ".join(error.faults)
         first_s, last_s, alarms = self._times()
-        limit, until = self._last or (None, None)
+        limits, until = self._last or ({}, None)
         if not unknown and until is not None and last_s >= until.timestamp():
             unknown = f"it counted until {until.isoformat()}"
-        now_w = math.inf if limit is None else limit.least_from(first_s, last_s - first_s)
-        soon_w = math.inf if limit is None else limit.least_from(first_s, last_s - first_s + self.ahead_s)
+        now_w, soon_w = (
+            {"": math.inf} | {name: limit.least_from(first_s, for_s) for name, limit in limits.items()}
+            for for_s in (last_s - first_s, last_s - first_s + self.ahead_s)
+        )
         self._unknown_since_s = min(self._unknown_since_s, self.monotonic()) if unknown else math.inf
         if unknown:
             text = f"the cap is not known ({file}: {unknown}): nothing starts, and what it said still counts"
             if self.fail_safe_w is not None:
                 text += f", from {GRACE_S:.0f} s on at most {self.fail_safe_w:,.0f} W"
                 if self.monotonic() >= self._unknown_since_s + GRACE_S:
-                    now_w, soon_w = min(now_w, self.fail_safe_w), min(soon_w, self.fail_safe_w)
+                    for watts in (now_w, soon_w):
+                        watts[""] = min(watts[""], self.fail_safe_w)
             alarms.append(text)
         return Cap(now_w, soon_w, unknown, tuple(alarms))
 

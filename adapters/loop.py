@@ -98,7 +98,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             cap = self.budget.cap()  # a cut is known also where the cluster does not answer
         report: ReportT = type(self).report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)
-        report.cap_w = None if math.isinf(cap.soon_w) else cap.soon_w
+        report.cap_w = None if math.isinf(cap.soon_w[""]) else cap.soon_w[""]
         looked = load
         load = self._enforce_cap(load, cap, report)
         load = self.prepared(load, cap, report)
@@ -107,7 +107,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             # Nothing was stopped for the cap: these stops are part of the plan.
             load, plan = looked, replace(plan, stops={**report.stopped, **plan.stops})
             plan = self._postpone_excess(plan, load, cap, report)
-        if self.actions is not None and (cut := self.budget.cap()).now_w < cap.now_w:
+        if self.actions is not None and (cut := self.budget.cap()).cuts(cap):
             load, cap = self._enforce_cap(self.look(), cut, report), cut
             plan = Plan([], {}, plan.reasons)
             report.notes.append("the cap was cut while this round was decided: nothing starts in it")
@@ -137,7 +137,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             load = self.look()
         return load
 
-    def _stops_to_fit(self, load: Any, cap_w: float, report: ReportT) -> dict[Any, str]:
+    def _stops_to_fit(self, load: Any, cap_w: Mapping[str, float], report: ReportT) -> dict[Any, str]:
         """Return the jobs to stop so that the draw is within the caps without a decision, each with why."""
         over = over_w(load.without_leaving.drawn_w, limits_w(load, cap_w))
         kept = dict[Any, str]()  # jobs whose stop would be refused
@@ -190,7 +190,7 @@ class RoundLoop(ABC, Generic[ReportT]):
                 then, starts = later, [*starts, start]
         return replace(plan, starts=starts)
 
-    def _stop_others(self, plan: Plan, round: Any, cap_w: float) -> Plan:
+    def _stop_others(self, plan: Plan, round: Any, cap_w: Mapping[str, float]) -> Plan:
         """Add stops of jobs outside the decision, as on drained nodes, where the draw exceeds a cap."""
         load = round.load
         others = [one for one in load.stoppable if one.name not in plan.stops]
@@ -200,7 +200,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         stops = {name: why for name, why in stops.items() if name not in refused}
         return replace(plan, stops={**plan.stops, **stops})
 
-    def tell(self, round: Any, cap_w: float) -> None:
+    def tell(self, round: Any, cap_w: Mapping[str, float]) -> None:
         """Update the session to the current cluster, jobs and caps."""
         policy, options = self.policy, self.policy.options
         running = [job for job in round.jobs if "current" in job and job.get("preemptible", True)]
@@ -230,11 +230,11 @@ class RoundLoop(ABC, Generic[ReportT]):
     @contextmanager
     def _cancel_on_cut(self) -> Iterator[None]:
         """Cancel the solve in progress when the cap is cut, or `stop` is set."""
-        now_w, done = self.budget.cap().now_w, Event()
+        before, done = self.budget.cap(), Event()
 
         def watch() -> None:
             while not done.wait(_WATCH_S):
-                if self.stop.is_set() or self.budget.cap().now_w < now_w:
+                if self.stop.is_set() or self.budget.cap().cuts(before):
                     self.session.cancel()
 
         watcher = threading.Thread(target=watch, daemon=True)
@@ -309,7 +309,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         """Return the cluster and its jobs in the form that a session takes."""
 
     @abstractmethod
-    def decided(self, round: Any, cap_w: float, report: ReportT) -> Plan | None:
+    def decided(self, round: Any, cap_w: Mapping[str, float], report: ReportT) -> Plan | None:
         """Return the plan that the session decides; None where there is no decision."""
 
     def refused(self, stops: Mapping[Any, str], load: Any) -> Mapping[Any, str]:
@@ -321,7 +321,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         """Stop a job; '' or why not."""
 
     @abstractmethod
-    def start_job(self, start: Any, load: Any, cap_w: float, report: ReportT) -> str:
+    def start_job(self, start: Any, load: Any, cap_w: Mapping[str, float], report: ReportT) -> str:
         """Start a job and count it, if GPUs and watts suffice; '' or why it is postponed."""
 
     @abstractmethod

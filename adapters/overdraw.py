@@ -1,6 +1,8 @@
 """Choose the jobs that stop where more is drawn than a cap, and state the caps for a decision.
 
-Watts stand by the name of the cap that they are under: that of a power domain, and '' for the site's.
+Watts stand by the name of the cap that they are under: that of a power domain, and '' for the site's. `cap_w`
+has the caps that change over time, as `budget.Cap` states them; those of domains in the site's file count,
+too.
 """
 
 from __future__ import annotations
@@ -81,9 +83,10 @@ class Drawing:
         return found
 
 
-def caps_w(load: Any, cap_w: float) -> dict[str, float]:
-    """Watts of all caps by name; that of the site is `cap_w`."""
-    return {"": cap_w} | {domain.name: domain.power_cap_w for domain in load.options.power_domains}
+def caps_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
+    """Watts of all caps by name; the least of `cap_w` and of the site's file counts."""
+    standing_w = {domain.name: domain.power_cap_w for domain in load.options.power_domains}
+    return {name: min(watts, cap_w.get(name, inf)) for name, watts in {"": inf, **standing_w}.items()}
 
 
 def over_w(drawn_w: Mapping[str, float], caps: Mapping[str, float]) -> dict[str, float]:
@@ -91,7 +94,7 @@ def over_w(drawn_w: Mapping[str, float], caps: Mapping[str, float]) -> dict[str,
     return {name: drawn_w[name] - cap for name, cap in caps.items() if drawn_w[name] > cap + _SLACK_W}
 
 
-def limits_w(load: Any, cap_w: float) -> dict[str, float]:
+def limits_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     """Watts above which jobs of ours stop: the caps, and more where they do not stop for others' jobs."""
     foreign_w, rule = load.foreign_w, load.options.foreign
     # What others' jobs draw above what is set aside for them.
@@ -99,13 +102,13 @@ def limits_w(load: Any, cap_w: float) -> dict[str, float]:
     return {name: cap + min(beyond_w, foreign_w[name]) for name, cap in caps_w(load, cap_w).items()}
 
 
-def left_w(load: Any, cap_w: float) -> dict[str, float]:
+def left_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     """The caps without the watts that are set aside for others' jobs and not drawn yet."""
     aside_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""])
-    return caps_w(load, cap_w) | {"": cap_w - aside_w}
+    return caps_w(load, cap_w) | {"": cap_w[""] - aside_w}
 
 
-def decision_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float]:
+def decision_w(load: Any, stoppable: Iterable[Any], cap_w: Mapping[str, float]) -> dict[str, float]:
     """The caps in watts, by name, that a decision is told: what may not be stopped is always within them.
 
     Where all but the jobs `stoppable`, by name, draw more than a cap, the cap is what they draw: nothing

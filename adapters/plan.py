@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wattsched.adapters.options import StatedOptions
+from wattsched.adapters.overdraw import caps_w
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
 from wattsched.instances.gpu_parts import host_of
@@ -169,7 +170,7 @@ class Need:
 
 def left_of(
     load: Any,
-    cap_w: float,
+    cap_w: Mapping[str, float],
     pools: Mapping[str, str],
     free: Mapping[str, int],
     starts: Iterable[tuple[str, Iterable[str]]],
@@ -179,11 +180,11 @@ def left_of(
     `load` is that after the starts, `pools` has the pool of each node, `free` the free GPUs of those that
     take jobs, and `starts` the name and the nodes of each job that starts.
     """
-    drawn_w, found = load.drawn_w, dict[str, Left]()
-    caps = {node: {"": (drawn_w[""], cap_w)} for node in pools}
+    drawn_w, cap_of, found = load.drawn_w, caps_w(load, cap_w), dict[str, Left]()
+    caps = {node: {"": (drawn_w[""], cap_of[""])} for node in pools}
     for domain in load.options.power_domains:
         for node in caps.keys() & set(load.under[domain.name]):
-            caps[node][f"'{domain.name}'"] = drawn_w[domain.name], domain.power_cap_w
+            caps[node][f"'{domain.name}'"] = drawn_w[domain.name], cap_of[domain.name]
     for node, pool in pools.items():
         left = found.setdefault(pool, Left(caps=caps[node]))
         left.free += [free[node]] if node in free else []

@@ -148,7 +148,8 @@ class ClusterRounds(ABC):
 
         policy = self.policy()
         ahead_s = self.every + self.deadline + 30.0  # a round ahead, and 30 s in which jobs stop
-        budget = self.made_budget(ahead_s=ahead_s, fail_safe_w=policy.options.fail_safe_w)
+        domains = [domain.name for domain in policy.options.power_domains]
+        budget = self.made_budget(ahead_s=ahead_s, fail_safe_w=policy.options.fail_safe_w, domains=domains)
         if self.snapshot is None:
             budget.cap()  # a file that cannot be read is refused before anything is done
         folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))

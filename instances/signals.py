@@ -7,10 +7,11 @@ ramp falls from what held before it, from its begin on, and rises again after it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, model_va
 
 from wattsched.instances.errors import InputError, refuse, shown, validated
 from wattsched.instances.io import read_json
-from wattsched.reading.inputs import LARGEST, Row, rows_of
+from wattsched.reading.inputs import LARGEST, Row, meant, rows_of
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import Name, NonNegative, Positive, Price, Strict
 
@@ -33,10 +34,10 @@ MOST_STEPS = 10_000
 def _time(value: Any) -> Any:
     """Parse a time of JSON, which is a text there; refuse one without a zone."""
     try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
+        found = value if isinstance(value, datetime | NoneType) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
         raise ValueError(f"must be a time as 2027-01-31T17:00:00Z, got {shown(value)}") from None
-    if isinstance(found, datetime) and found.tzinfo is None:
+    if found is not None and found.tzinfo is None:
         raise ValueError(f"must have a zone, as 2027-01-31T17:00:00Z has, got {shown(value)}")
     return found
 
@@ -143,6 +144,24 @@ class Signal(Strict):
         ]
         standing_w = np.inf if self.power_w is None or domain is not None else self.power_w
         return PowerLimit(standing_w, *np.array(pieces, dtype=float).reshape(-1, 4).T)
+
+    def limits_on(self, domains: Collection[str], source: str = "") -> dict[str, PowerLimit]:
+        """Return the firm limits by power domain, that of the site by ''; refuse domains other than these.
+
+        Raises
+        ------
+        InputError
+            With every limit of another domain, in the file `source`.
+        """
+        named = [
+            (f"limits[{n}].domain: '{name}'", name)
+            for n, one in enumerate(self.limits)
+            if (name := one.domain)
+        ]
+        told = "is no power domain of the cluster"
+        if faults := [f"{it} {told}{meant(name, domains)}" for it, name in named if name not in domains]:
+            raise InputError(faults, source)
+        return {domain or "": self.limit(domain) for domain in dict.fromkeys([None, *self.domains])}
 
     def watts(self, limit: Limit) -> float:
         """Watts of a limit, also of one that is a share of the baseline."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from wattsched.instances.errors import InputError, repeated, shown, validated
@@ -23,7 +24,7 @@ SERVICE = ("every_s",)
 UPDATES = tuple(signature(Session.update).parameters)[1:]
 """Names of the arguments that `Session.update` takes."""
 
-_LIMITS = ("power_w", "energy_j", "carbon_g", "least_goodput", "carbon_g_per_kwh", "price_per_kwh")
+_LIMITS = ("power_w", "energy_j", "carbon_g", "least_goodput", "carbon_g_per_kwh", "price_per_kwh", "signal")
 
 
 @contextmanager
@@ -153,6 +154,8 @@ def change_jobs(session: Session, records: Sequence[Mapping[str, Any]], gone: Se
 def update(session: Session, changes: Mapping[str, Any]) -> None:
     """Change the round."""
     _require_known(changes)
+    if isinstance(file := changes.get("signal"), str | Path):
+        raise InputError([f"signal: must be an object, got {shown(str(file))}"])  # a file may change
     with told_of_fields():
         session.update(**changes)
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, SkipValidation, WithJsonSchema
 from pydantic.json_schema import models_json_schema
 
+from wattsched.instances.signals import Moment, Signal
 from wattsched.instances.sizing.instance import Budgets
 from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.instances.sizing.tenants import Tenant
@@ -66,6 +67,8 @@ class UpdateRequest(Strict):
     up: list[str] = []
     unavailable: dict[str, list[int]] = {}
     cluster: Cluster | None = None
+    signal: Signal | None = None
+    now: Moment | None = None
 
 
 class JobsRequest(Strict):

@@ -120,7 +120,7 @@ class Actions:
         """Return jobs that are excluded now, and why: none, as a refused binding is reported at once."""
         return {}
 
-    def give_way(self, load: Any, cap_w: float) -> bool:
+    def give_way(self, load: Any, cap_w: Mapping[str, float]) -> bool:
         """Withdraw pods that may start but no longer fit GPUs or caps; True if any was."""
         return False
 

@@ -84,7 +84,7 @@ class Announcing(Actions):
             if not one.withdrawn and age_s > self.patience_s and self.extender.told_node_ago_s(uid) <= age_s:
                 self._aside[one.job] = now_s + self.binding_s + self.patience_s
 
-    def give_way(self, load: Load, cap_w: float) -> bool:
+    def give_way(self, load: Load, cap_w: Mapping[str, float]) -> bool:
         """Withdraw pods whose GPUs others took, and the newest that exceed the cap; True if any was."""
         nodes = load.site.nodes.values()
         full = {node.name for node in nodes if load.used[node.name] > node.gpus - node.broken}

@@ -257,7 +257,7 @@ class Load(Drawing):
             added[one.node] += self.added_w(one.node, one.launch)
         return added
 
-    def within(self, cap_w: float, bindings: Iterable[Binding]) -> str:
+    def within(self, cap_w: Mapping[str, float], bindings: Iterable[Binding]) -> str:
         """Return why bindings that are counted already would be too much now; '' where they are not."""
         return too_much(self.drawn_w, self.by_cap(self.added_by_node(bindings)), left_w(self, cap_w))
 

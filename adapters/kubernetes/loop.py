@@ -104,7 +104,7 @@ class Rounds(RoundLoop[Report]):
         """The cluster and its jobs, as a session is told of them."""
         return round_of(load, None if self.actions is None else self.actions.aside(), clock)
 
-    def decided(self, round: Round, cap_w: float, report: Report) -> Plan | None:
+    def decided(self, round: Round, cap_w: Mapping[str, float], report: Report) -> Plan | None:
         """Return the plan that the session decides and that can be done; None where there is no decision."""
         for left in reversed(range(_ATTEMPTS + 1)):
             if (decision := self.solve(round, report)) is None:
@@ -117,7 +117,7 @@ class Rounds(RoundLoop[Report]):
         plan = replace(plan, starts=starts)
         return replace(plan, reasons=queued(plan, round, cap_w) | plan.reasons | roomless)
 
-    def _mended(self, plan: Plan, round: Round, cap_w: float, *, last: bool) -> bool:
+    def _mended(self, plan: Plan, round: Round, cap_w: Mapping[str, float], *, last: bool) -> bool:
         """Tell the session what of a plan cannot be done; True if there is any, so that it decides again.
 
         The `last` time, tell it of all that might fail.
@@ -161,7 +161,7 @@ class Rounds(RoundLoop[Report]):
         """Evict the pods of a job; '' or why not."""
         return str(self.actions.stop(load.ours[name], why))
 
-    def start_job(self, start: Start, load: Load, cap_w: float, report: Report) -> str:
+    def start_job(self, start: Start, load: Load, cap_w: Mapping[str, float], report: Report) -> str:
         """Bind the pods of a job if all have room within the caps; '' or why not. Refused pods are noted."""
         bindings, why = load.placed(start)
         bound = list[Binding]()

@@ -104,7 +104,7 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
     return [start for start in first if start.job.name not in roomless], roomless
 
 
-def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
+def queued(plan: Plan, round: Round, cap_w: Mapping[str, float]) -> dict[str, str]:
     """Return why jobs that were told to the session are not among the starts of a plan."""
     load = round.load
     later, tenants = load.after(plan.stops, plan.starts), load.options.tenants

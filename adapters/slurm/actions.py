@@ -45,7 +45,7 @@ class Actions:
     require: Callable[[], None] = lambda: None
     _reported: dict[int, tuple[str, float]] = field(default_factory=dict)
 
-    def give_way(self, load: Any, cap_w: float) -> bool:
+    def give_way(self, load: Any, cap_w: Mapping[str, float]) -> bool:
         """Take back what may start and has no room or no watts any more: a release starts at once."""
         return False
 

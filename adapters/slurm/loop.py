@@ -134,7 +134,7 @@ class Rounds(RoundLoop[Report]):
         """The cluster and its jobs, as a session is told of them."""
         return round_of(load, self.policy.ours, self.policy.every_s, self._put_aside(load), clock)
 
-    def decided(self, round: Round, cap_w: float, report: Report) -> Plan | None:
+    def decided(self, round: Round, cap_w: Mapping[str, float], report: Report) -> Plan | None:
         """Return the plan that the session decides; None where there is no decision."""
         if (decision := self.solve(round, report)) is None:
             return None
@@ -150,7 +150,7 @@ class Rounds(RoundLoop[Report]):
         self._stopped[name] = job
         return str(self.actions.stop(job, why))
 
-    def start_job(self, start: Start, load: Load, cap_w: float, report: Report) -> str:
+    def start_job(self, start: Start, load: Load, cap_w: Mapping[str, float], report: Report) -> str:
         """Release a job if its nodes have room for it within the caps; '' or why not. A refusal is noted."""
         number, launch = start.job.id, start.launch
         job = load.site.jobs.get(number)

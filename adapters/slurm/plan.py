@@ -287,7 +287,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
 
 
-def queued(plan: Plan, round: Round, cap_w: float) -> dict[int, str]:
+def queued(plan: Plan, round: Round, cap_w: Mapping[str, float]) -> dict[int, str]:
     """Return why jobs that were told to the session are not among the starts of a plan."""
     later = round.load.after(plan.stops, plan.starts)
     nodes, tenants = round.cluster["nodes"], later.options.tenants

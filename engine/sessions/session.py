@@ -6,7 +6,9 @@ The decision backend of a scheduler, which has its jobs in arrays and asks every
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from numbers import Real
+from pathlib import Path
 from threading import Event, Lock
 from types import NoneType
 from typing import Any, Literal
@@ -15,6 +17,7 @@ import numpy as np
 
 from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import InputError, require, require_range, validated
+from wattsched.instances.signals import Signal, read_signal
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
@@ -39,7 +42,9 @@ from wattsched.sessions.session_round import (
     LIMITS,
     SAME,
     STATED,
+    Following,
     Limit,
+    Same,
     Site,
     changed_fields,
     document_of,
@@ -131,7 +136,9 @@ class Session:
         document |= {"carbon_g_per_kwh": carbon_g_per_kwh, "price_per_kwh": price_per_kwh}
         document |= {"tenants": plain(tenants or {})}
         self._names = formulation, solver
-        self._round = _sound(validated(Instance, document))
+        # The round as it was told, and with the limits of a signal.
+        self._stated = self._round = _sound(validated(Instance, document))
+        self._following = Following()
         self._site = Site.of(self._round.cluster)
         self._own_tables = KnownTables()
         self._jobs, self._held = JobColumns({"name": []}), AssignmentColumns.from_records([])
@@ -261,6 +268,8 @@ class Session:
         up: Iterable[str] | None = (),
         unavailable: Mapping[str, Sequence[int]] | None = None,
         cluster: Cluster | Mapping[str, Any] | None = None,
+        signal: Signal | Mapping[str, Any] | str | Path | Same | None = SAME,
+        now: datetime | str | None = None,
     ) -> None:
         """Change the round; what is not told stays as it is.
 
@@ -282,6 +291,11 @@ class Session:
             Another one, with nodes that came or without those that went; all of them are up. Jobs that held
             what is not there any more are to be told so first (``upsert(..., held=[None])``). Without a
             capacity of its own it keeps the present one.
+        signal : Signal, mapping, str or Path, optional
+            Limits over time on the site and its power domains, or their file: the least of them from `now` to
+            the end of the round counts, beside `power_w` and the caps of the cluster. None takes it away.
+        now : datetime or str, optional
+            When the round begins, with a zone; a signal needs it, and each later round, too.
 
         Raises
         ------
@@ -297,13 +311,16 @@ class Session:
         require("tenants", tenants, (Mapping, NoneType), "a mapping of names to quotas")
         require("cluster", cluster, (Cluster, Mapping, NoneType), "a Cluster or a mapping")
         require("objective", objective, (str, NoneType), "a name")
+        require(
+            "signal", signal, (Signal, Mapping, str, Path, NoneType, Same), "a Signal, its document or file"
+        )
         with self._changing:
             changes, site, faults = dict[str, Any](), self._site, list[str]()
             with gathered(faults):
                 if objective is not None:
                     stated["objective"] = require_names(problem("sizing"), *self._names, objective)
             with gathered(faults):
-                changes = changed_fields(self._round, stated)
+                changes = changed_fields(self._stated, stated)
                 faults += tenant_faults(changes["tenants"], self._jobs)
             with gathered(faults):
                 if cluster is not None:
@@ -311,15 +328,18 @@ class Session:
                 if reserved_w or gone or back or unavailable:
                     site = site.changed(reserved_w or {}, gone, back, unavailable or {})
                 faults += sleep_faults(site.cluster)
+            with gathered(faults):
+                following = self._followed(signal, now)
             if faults:
                 raise InputError(faults)
-            changed = self._round.model_copy(update={**changes, "cluster": site.cluster})
+            told = self._stated.model_copy(update={**changes, "cluster": site.cluster})
+            changed = following.limited(told)
             if cluster is not None or tenants is not None:
                 _sound(self._instance(changed, self._jobs, self._held, "session"))
             elif gone or unavailable:
                 kept = np.flatnonzero(self._jobs.fixed).tolist()
                 self._require_sound(changed, self._jobs, self._held, {self._jobs.names[j] for j in kept})
-            self._round, self._site = changed, site
+            self._stated, self._following, self._round, self._site = told, following, changed, site
 
     # -- decisions ---------------------------------------------------------------------------------------
 
@@ -402,6 +422,15 @@ class Session:
             return self._instance(self._round, self._jobs, self._held, name)
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _followed(self, signal: Any, now: datetime | str | None) -> Following:
+        """The signal and the time with what is told of them."""
+        known, read = (
+            self._following,
+            read_signal(signal) if isinstance(signal, str | Path) else plain(signal),
+        )
+        fields = {"signal": known.signal if read is SAME else read, "now": known.now if now is None else now}
+        return validated(Following, fields)
 
     @staticmethod
     def _instance(now: Instance, jobs: JobColumns, held: AssignmentColumns, name: str) -> Instance:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from math import inf, isinf
+from typing import Any, Final, Self, TypeVar
+
+from pydantic import model_validator
 
 from wattsched.instances.errors import InputError, validated
+from wattsched.instances.signals import Moment, Signal
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.sessions.session_columns import plain
 from wattsched.topology.cluster import Cluster, Node, PowerDomain
+from wattsched.topology.fields import Strict
 
 FIELDS = ("round_s", "change_cost", *PER_KWH.values(), "tenants", "objective")
 """Fields of a round, beside its budgets."""
@@ -31,12 +36,12 @@ _SMALLEST = {
 }
 
 
-class _Same:
+class Same:
     """Default of an argument that leaves a value as it is; None takes a limit away."""
 
 
-SAME: Final = _Same()
-Limit = float | None | _Same
+SAME: Final = Same()
+Limit = float | None | Same
 
 
 def changed_fields(now: Instance, stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,9 +61,53 @@ def gathered(faults: list[str]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        faults += error.faults
+        faults += str(error).split("\n")  # with the file, where there is one
     except ValueError as error:
         faults.append(str(error))
+
+
+class Following(Strict):
+    """A signal that a session follows, and when its round begins."""
+
+    signal: Signal | None = None
+    now: Moment | None = None
+
+    @model_validator(mode="after")
+    def _in_time(self) -> Self:
+        if self.signal is not None and self.now is None:
+            raise ValueError("now: is needed with a signal, as a session has no clock")
+        if self.signal is not None and self.now and self.signal.until and self.now >= self.signal.until:
+            raise ValueError(f"signal.until: it counted until {self.signal.until}, and now is {self.now}")
+        return self
+
+    def limited(self, round: Instance) -> Instance:
+        """Return a round with the least of its own caps and of the limits until it ends.
+
+        Raises
+        ------
+        InputError
+            For a limit of a power domain that its cluster does not have.
+        """
+        if self.signal is None or self.now is None:
+            return round
+        domains, now_s = round.cluster.power_domains, self.now.timestamp()
+        try:
+            limits = self.signal.limits_on([domain.name for domain in domains])
+        except InputError as error:
+            raise InputError([f"signal.{fault}" for fault in error.faults]) from None
+        least_w = {name: limit.least_from(now_s, round.round_s) for name, limit in limits.items()}
+        site_w = min(least_w[""], inf if round.budgets.power_w is None else round.budgets.power_w)
+        lower = [
+            domain.model_copy(update={"power_cap_w": least_w[domain.name]})
+            if least_w.get(domain.name, inf) < domain.power_cap_w
+            else domain
+            for domain in domains
+        ]
+        budgets = round.budgets.model_copy(update={"power_w": None if isinf(site_w) else site_w})
+        cluster = round.cluster
+        if lower != domains:  # what is known of a cluster is kept with it
+            cluster = cluster.model_copy(update={"power_domains": lower})
+        return round.model_copy(update={"budgets": budgets, "cluster": cluster})
 
 
 PlaceT = TypeVar("PlaceT", Node, PowerDomain)

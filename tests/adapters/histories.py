@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import inf
@@ -52,6 +53,10 @@ HOSTILE: list[Any] = [
     {"model": "bert", "frequencies_mhz": [1411]},
 ]
 
+STRANGE = """{"format": "wattsched-signal/1",
+"limits": [{"from": "2026-01-01T00:00Z", "power_w": 1.0, "domain": "fed"}]}"""
+"""A signal of a power domain that the site does not have."""
+
 
 class Killed(BaseException):
     """Our process is killed in the midst of something."""
@@ -82,7 +87,7 @@ class World(ABC):
         self.folder = Path(self._folder.name)
         self.fail_safe_w = rng.choice([None, self.idle_w + 4 * EACH_W])
         self.feed_w = len(FEED) * (BASE_W + GPUS * IDLE_W) + rng.choice([2, 5, 8]) * EACH_W
-        self.said: tuple[PowerLimit, datetime | None] | None = None
+        self.said: tuple[dict[str, PowerLimit], datetime | None] | None = None
         self.unknown_since_s = inf
         self.made, self.faults = 0, list[str]()
         self.write_cap(self.idle_w + 16 * EACH_W)
@@ -103,7 +108,8 @@ class World(ABC):
         document: dict[str, Any] = {"power_w": power_w}
         as_signal: dict[str, Any] = {"format": "wattsched-signal/1"}
         if after_s:
-            now_w = self.idle_w + 16 * EACH_W if self.said is None else self.said[0].least_from(self.true_s)
+            said = None if self.said is None else self.said[0][""]
+            now_w = self.idle_w + 16 * EACH_W if said is None else said.least_from(self.true_s)
             document = {"power_w": now_w, "changes": [{"at": at(after_s), "power_w": power_w}]}
             before = {"from": at(-5), "to": at(after_s), "power_w": now_w}
             as_signal["limits"] = [before, {"from": at(after_s), "power_w": power_w}]
@@ -111,15 +117,28 @@ class World(ABC):
             as_signal["power_w"] = power_w
         if self.rng.random() < 0.5:
             document = as_signal
+            document.setdefault("limits", []).extend(self._feed_limits(at))
         if until_s is not None:
             document["until"] = at(until_s)
         self.file.write_text(json.dumps(document))
 
+    def _feed_limits(self, at: Callable[[float], str]) -> Iterator[dict[str, Any]]:
+        """Limits of a signal on the feed: none, one at once, and one that is announced and ends."""
+        for _ in range(self.rng.randint(0, 2)):
+            after_s, watts = self.rng.choice([-5, 20, 70]), self.rng.randint(0, 8) * EACH_W
+            to_s = self.rng.choice([None, after_s + 60])
+            yield {
+                "domain": "feed",
+                "from": at(after_s),
+                "to": None if to_s is None else at(to_s),
+                "power_w": len(FEED) * (BASE_W + GPUS * IDLE_W) + watts,
+            }
+
     def read_cap(self) -> bool:
         """Whether the cap is known now; what was said last is kept."""
         try:
-            self.said = stated(json.loads(self.file.read_text()), "cap.json")
-        except (OSError, ValueError):
+            self.said = stated(json.loads(self.file.read_text()), "cap.json", ["feed"])
+        except (OSError, ValueError, InputError):
             return False
         _, until = self.said
         return until is None or max(self.true_s, self.true_s + self.set_s) < until.timestamp()
@@ -128,10 +147,13 @@ class World(ABC):
         """Caps in force, by domain; '' is the site."""
         known = self.read_cap()
         # A process that was started meanwhile does not know what the file said.
-        cap_w = inf if self.said is None else self.said[0].least_from(self.true_s)
+        said_w = (
+            {} if self.said is None else {n: one.least_from(self.true_s) for n, one in self.said[0].items()}
+        )
+        cap_w = said_w.get("", inf)
         if not known and self.fail_safe_w is not None and self.true_s > self.unknown_since_s + GRACE_S + 1:
             cap_w = min(cap_w, self.fail_safe_w)
-        return {"": cap_w, "feed": self.feed_w}
+        return {"": cap_w, "feed": min(self.feed_w, said_w.get("feed", inf))}
 
     def clock(self) -> float:
         return self.true_s + self.set_s
@@ -146,6 +168,7 @@ class World(ABC):
             file=str(self.file),
             ahead_s=60.0,
             fail_safe_w=self.fail_safe_w,
+            domains=["feed"],
             clock=self.clock,
             monotonic=self.monotonic,
         )
@@ -232,6 +255,7 @@ class World(ABC):
             "expiring": lambda: self.write_cap(self.idle_w + 10 * EACH_W, until_s=rng.choice([30, 90])),
             "no file": lambda: self.file.unlink(missing_ok=True),
             "half a file": lambda: self.file.write_text('{"power_w": 12'),
+            "strange domain": lambda: self.file.write_text(STRANGE),
             "clock": self.set_clock,
             "silent": lambda: setattr(self, "silent", not self.silent),
             "flaky": lambda: setattr(self, "flaky", 0.0 if self.flaky else 0.1),

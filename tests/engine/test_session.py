@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ import wattsched
 from tests.strategies.effort import examples
 from tests.strategies.sessions import CLUSTER, TABLE, options_of, session
 from wattsched import Coded, InputError, Session
+from wattsched.instances.signals import Signal
 from wattsched.sessions.session_decision import MODELLED, UNDECIDED, WAITS
 from wattsched.topology.cluster import Cluster
 
@@ -219,6 +223,80 @@ def test_others_and_budgets_come_and_go() -> None:
     assert own.solve().result.totals["power_w"] == pytest.approx(free)
 
 
+EVENT_S = 1_800_000_000
+
+
+def at(time_s: float) -> str:
+    return datetime.fromtimestamp(EVENT_S + time_s, UTC).isoformat()
+
+
+LIMITS = st.lists(
+    st.tuples(
+        st.integers(0, 200),
+        st.integers(1, 100),
+        st.sampled_from([700.0, 1500.0]),
+        st.sampled_from([None, "feed"]),
+    ),
+    max_size=4,
+)
+
+
+@given(LIMITS, st.sampled_from([None, 1200.0]), st.integers(0, 300), st.sampled_from([1.0, 60.0]))
+@settings(max_examples=examples(30), deadline=None)
+def test_the_caps_of_a_round_are_the_least_of_its_time_by_a_signal(
+    limits: list[tuple[int, int, float, str | None]], power_w: float | None, now: int, round_s: float
+) -> None:
+    rows = [
+        {"from": at(begin), "to": at(begin + lasts), "power_w": watts, "domain": domain}
+        for begin, lasts, watts, domain in limits
+    ]
+
+    def least(domain: str | None, own_w: float) -> float:
+        lines = [(b, b + lasts, watts) for b, lasts, watts, of in limits if of == domain]
+        moments = np.arange(now, now + round_s + 0.5, 0.5)
+        return min([own_w, *(watts for b, e, watts in lines if np.any((moments >= b) & (moments < e)))])
+
+    own = session(objective="goodput")
+    own.upsert(["a", "b", "c"], options=["t"] * 3)
+    plain = own.to_instance()
+    own.update(power_w=power_w, round_s=round_s, signal={"limits": rows}, now=at(0))
+    own = pickle.loads(pickle.dumps(own))
+    own.update(now=at(now))
+    found = own.to_instance()
+    (feed,), (own_feed,) = found.cluster.power_domains, plain.cluster.power_domains
+    site_w = least(None, math.inf if power_w is None else power_w)
+    assert found.budgets.power_w == (None if math.isinf(site_w) else site_w)
+    assert feed.power_cap_w == least("feed", own_feed.power_cap_w)
+    decision = own.solve()
+    assert wattsched.check(found, decision.result).faults == []
+    if decision.solved:
+        own.apply(decision)
+        assert decision.result.totals["power_w"] <= site_w + 1e-6
+    # Without it the round is as it was told.
+    own.update(signal=None)
+    assert (own.to_instance().budgets.power_w, own.to_instance().cluster) == (power_w, plain.cluster)
+
+
+def test_a_signal_is_read_from_its_file_and_follows_the_cluster(tmp_path: Path) -> None:
+    own, file = session(), tmp_path / "event.csv"
+    file.write_text(f"from,to,power_w,domain\n{at(0)},{at(60)},900,\n{at(0)},{at(60)},800,feed\n")
+    own.update(signal=file, now=datetime.fromtimestamp(EVENT_S, UTC))
+    caps = own.to_instance()
+    assert (caps.budgets.power_w, caps.cluster.power_domains[0].power_cap_w) == (900.0, 800.0)
+    own.update(signal=Signal.model_validate({"power_w": 850.0}))
+    caps = own.to_instance()
+    assert (caps.budgets.power_w, caps.cluster) == (850.0, session().to_instance().cluster)
+    own.update(signal=str(file))
+    with pytest.raises(InputError, match=r"signal.limits\[1\].domain: 'feed' is no power domain of the cl"):
+        own.update(cluster={**CLUSTER, "power_domains": []})
+    own.update(reserved_w={"feed": 5.0})
+    (feed,) = own.to_instance().cluster.power_domains
+    assert (feed.power_cap_w, feed.reserved_w) == (800.0, 5.0)
+    file.write_text("from,power_w\nnoon,5\n")
+    with pytest.raises(InputError, match=r"event.csv: limits\[0\].from: must be a time .*, got 'noon'"):
+        own.update(signal=file)
+
+
 def test_with_a_price_of_changes_running_jobs_are_left_as_they_are() -> None:
     own = session(objective="goodput", change_cost=5.0)
     names = [f"j{j}" for j in range(12)]
@@ -367,6 +445,13 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.update(unavailable=["n1"]), "unavailable must be a mapping of nodes to GPUs"),
         (lambda s: s.update(cluster={**CLUSTER, "power_domains": [{"name": "f"}]}), "members: is missing"),
         (lambda s: s.update(cluster=3), "cluster must be a Cluster or a mapping"),
+        (lambda s: s.update(signal=3), "signal must be a Signal, its document or file, got int 3"),
+        (lambda s: s.update(signal={"power_w": 1.0}), "now: is needed with a signal"),
+        (lambda s: s.update(signal={"power_w": 0.0}, now=at(0)), "signal.power_w: must be greater than 0"),
+        (lambda s: s.update(now="2027-01-31T17:00:00"), "now: must have a zone"),
+        (lambda s: s.update(now=1.8e9), "now: must be a time as 2027-01-31T17:00:00Z, got 1800000000"),
+        (lambda s: s.update(signal={"until": at(9)}, now=at(9)), "signal.until: it counted until 2027"),
+        (lambda s: s.update(signal="none.json", power_w=-1.0), "none.json: no such file"),
     ],
 )
 def test_faults_are_named_and_change_nothing(call: Any, told: str) -> None:

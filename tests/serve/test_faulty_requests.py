@@ -51,6 +51,7 @@ UPDATE = {
     "power_w": 5e3, "round_s": 60.0, "objective": "goodput", "down": ["n0"], "up": ["n1"], "scope": "round",
     "reserved_w": {"n2": 5.0}, "unavailable": {"n3": [0]}, "cluster": CLUSTER, "carbon_g": 1.0,
     "tenants": {"x": {"gpus": 2, "energy_j": 1e6, "carbon_g": 5.0}},
+    "signal": {"limits": [{"from": "2027-01-31T17:00Z", "power_w": 3e3}]}, "now": "2027-01-31T17:00Z",
 }  # fmt: skip
 SOLVE = {
     "jobs": [{"name": "d", "options": "t"}], "remove": ["a"],
@@ -136,6 +137,12 @@ BROKEN_JOBS = [
         ("PATCH", "", {"power_w": None, "objective": None}, "objective: must not be null"),
         ("PATCH", "", {"cluster": None}, "cluster: must not be null"),
         ("PATCH", "", None, "is empty"),
+        ("PATCH", "", {"signal": {"power_w": 5e3}}, "now: is needed with a signal"),
+        ("PATCH", "", {"signal": "/etc/hostname", "now": "2027-01-31T17:00Z"},
+         "signal: must be an object, got '/etc/hostname'"),
+        ("PATCH", "", {"signal": {"limits": [{"power_w": 1}]}, "now": "2027-01-31T17:00Z"},
+         "signal.limits[0].from: is missing"),
+        ("PATCH", "", {"now": None}, "now: must not be null"),
     ],
 )  # fmt: skip
 def test_a_fault_is_named(shared: Client, method: str, path: str, body: Any, told: str) -> None:

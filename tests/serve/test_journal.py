@@ -56,9 +56,18 @@ RECORD = st.fixed_dictionaries(
     },
 )
 NODES = st.lists(st.sampled_from(["n0", "n1", "n2", "n3"]), unique=True, max_size=2)
+FED = {**DOCUMENT["cluster"], "power_domains": [{"name": "f", "members": ["n0"], "power_cap_w": 1e4}]}
+EVENT_LIMITS = [
+    {"from": "2027-01-31T17:00Z", "to": "2027-01-31T18:00Z", "power_w": 1200.0},
+    {"from": "2027-01-31T17:30Z", "power_w": 800.0, "domain": "f"},
+]
 UPDATE = st.fixed_dictionaries(
     {},
     optional={
+        "signal": st.sampled_from(
+            [None, {"limits": EVENT_LIMITS}, {"limits": EVENT_LIMITS[:1], "until": "2027-01-31T18:00Z"}]
+        ),
+        "now": st.sampled_from(["2027-01-31T17:00Z", "2027-01-31T17:45Z", "2027-01-31T19:00+01:00", "noon"]),
         "power_w": st.sampled_from([None, 1500.0, 4000.0]),
         "round_s": st.sampled_from([None, 30.0]),
         "objective": st.sampled_from(["goodput", "work-value"]),
@@ -70,6 +79,7 @@ UPDATE = st.fixed_dictionaries(
             [
                 {**DOCUMENT["cluster"], "capacity": "nodes"},
                 {**DOCUMENT["cluster"], "nodes": DOCUMENT["cluster"]["nodes"][:3]},
+                FED,
             ]
         ),
     },

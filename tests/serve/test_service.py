@@ -81,6 +81,23 @@ def test_the_round_as_it_is_now(serve: Serve, tmp_path: Path) -> None:
         assert ask("GET", "/v1/sessions/none/instance")[0] == 404
 
 
+def test_a_signal_holds_at_the_time_of_the_round_also_after_a_restart(serve: Serve, tmp_path: Path) -> None:
+    event = {"from": "2027-01-31T17:00Z", "to": "2027-01-31T18:00Z", "power_w": 2000.0}
+    with serve(tmp_path / "j.db") as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        signal = {"power_w": 3000.0, "limits": [event]}
+        told = {"signal": signal, "now": "2027-01-31T16:58Z", "down": ["n0"]}
+        assert ask("PATCH", "/v1/sessions/s", told)[1]["budgets"]["power_w"] == 3000.0
+        found = ask("PATCH", "/v1/sessions/s", {"now": "2027-01-31T16:59Z"})[1]
+        assert found["budgets"]["power_w"] == 2000.0  # in the last minute of the round
+    with serve(tmp_path / "j.db") as ask:
+        assert ask("GET", "/v1/sessions/s")[1]["budgets"]["power_w"] == 2000.0
+        after = {"now": "2027-01-31T18:00Z", "power_w": 2500.0}
+        assert ask("PATCH", "/v1/sessions/s", after)[1]["budgets"]["power_w"] == 2500.0
+        assert ask("PATCH", "/v1/sessions/s", {"power_w": None})[1]["budgets"]["power_w"] == 3000.0
+        assert ask("PATCH", "/v1/sessions/s", {"signal": None})[1]["budgets"]["power_w"] is None
+
+
 def test_a_round_in_one_request(serve: Serve, tmp_path: Path) -> None:
     """Jobs that came, changed and went, the decision and its being applied: all of it, or nothing."""
     with serve(tmp_path / "j.db") as ask:

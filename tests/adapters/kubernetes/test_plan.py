@@ -269,8 +269,8 @@ def test_a_gang_of_which_some_are_bound_keeps_room_for_the_others() -> None:
     load = load_at(changed(lambda objects: bound(objects, "resnet-1", "gpu-2", gang)))
     assert {one.pod.name: one.node for one in load.due} == {"resnet-0": "gpu-2", "resnet-2": "gpu-4"}
     assert load.power_w == load_at(read(SNAPSHOT)).power_w + 3 * (1_600 - 4 * 50)
-    assert load.within(load.power_w - 1, load.due)
-    assert not load.within(load.power_w, load.due)
+    assert load.within({"": load.power_w - 1}, load.due)
+    assert not load.within({"": load.power_w}, load.due)
     assert "default/gang:resnet" not in load.waiting
 
 

@@ -33,7 +33,7 @@ def test_every_job_that_waits_has_a_reason_that_is_true(cap_w: float, gpus: int)
     round, decision = decided(site, cap_w, TRUSTING)
     assume(decision.solved)
     plan = plan_of(round, decision)
-    why = queued(plan, round, cap_w)
+    why = queued(plan, round, {"": cap_w})
     told = {int(job["name"]) for job in round.jobs if "current" not in job}
     assert why.keys() == told - {start.job.id for start in plan.starts}
     later = round.load.after(plan.stops, plan.starts)
@@ -63,7 +63,7 @@ def test_the_cap_of_a_power_domain_is_named_and_one_that_idle_nodes_exceed(tmp_p
     limited = {name: {"time_limit": 30} for name in ("bert-large", "sweep", "plain", "typo", "array")}
     site = changed(**limited, large={"requeue": False})
     round, decision = decided(site, 30_000.0, options)
-    why = queued(plan_of(round, decision), round, 30_000.0)
+    why = queued(plan_of(round, decision), round, {"": 30_000.0})
     assert why[NUMBERS["plain"]] == "'feed' would draw 10.3 kW with it, of a cap of 9.7 kW"
 
     feed["power_cap_w"] = 100.0
