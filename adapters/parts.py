@@ -19,15 +19,17 @@ class Part(BaseModel):
     def _objects(cls, document: Any) -> Any:
         """Refuse anything but an object where a field is read from within one."""
         for field in cls.model_fields.values():
-            if isinstance(path := field.validation_alias, AliasPath):
-                value = document
-                for key in path.path[:-1]:
-                    value = value.get(key) if isinstance(value, dict) else None
-                    if value is not None and not isinstance(value, dict):
-                        raise ValueError(f"{key} must be an object, got {shown(value)}")
+            path, value = field.validation_alias, document
+            for key in path.path[:-1] if isinstance(path, AliasPath) and isinstance(document, dict) else ():
+                value = value.get(key)
+                if value is None and not field.is_required():
+                    break
+                if not isinstance(value, dict):
+                    wrong = "is missing" if value is None else f"must be an object, got {shown(value)}"
+                    raise ValueError(f"{key}: {wrong}")
         return document
 
 
 def at(*path: str) -> Any:
-    """Read an optional field from within an object of a document."""
+    """Read a field from within an object of a document."""
     return Field(validation_alias=AliasPath(*path))

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import gpu_type_named
 from wattsched.instances.gpu_parts import SEVERAL, boards_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
-from wattsched.instances.units import S_PER_H
-from wattsched.report.imports import Entry, gpu_hours
+from wattsched.report.imports import Entry, gpu_hours, overfull
 from wattsched.report.wording import count, duration, number
-from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
-
-Held = list[tuple[int, int]]
-"""Jobs by number, and GPUs that each holds."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +84,13 @@ class Recorded:
         self._nodes.append(nodes)
         self.gpu_h[state] += gpu_hours([kept])
 
-    def leave_out(self, reason: str, gpus: int = 0, duration_s: float = 0.0, jobs: int = 1) -> None:
+    def leave_out(
+        self, reason: str, gpus: int, duration_s: float, gpu_type: str | None = None, jobs: int = 1
+    ) -> None:
         """Count jobs that are not in the trace, and the GPU hours that they held, where known."""
         self.left_out[reason] += jobs
-        self.gpu_h[reason] += gpus * max(0.0, duration_s) / S_PER_H if math.isfinite(duration_s) else 0.0
+        held_s = max(0.0, duration_s) if math.isfinite(duration_s) else 0.0
+        self.gpu_h[reason] += gpu_hours([TraceJob(reason, 0.0, held_s, gpus, gpu_type=gpu_type)])
 
     def tell(self, treatment: str, what: str) -> None:
         """Put into the table what is assumed or noted."""
@@ -130,64 +126,9 @@ class Recorded:
             rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
         rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]
         rows += sorted(self.entries, key=lambda one: (one.treatment == "doubtful", one.treatment))
-        return [*rows, *self._overfull()]
-
-    def _overfull(self) -> Iterator[Entry]:
-        """Point at the moments at which jobs hold more GPUs than there are in all, of a type or on a node."""
-        start_s = np.array([job.submitted_s + (job.waited_s or 0.0) for job in self.jobs])
-        end_s = start_s + [job.duration_s for job in self.jobs]
-        found = defaultdict[str, list[tuple[float, str]]](list)
-        for (of, name), there, held in self._held() if self.cluster is not None else ():
-            jobs, gpus = np.array(held, dtype=np.int64).T
-            most, at_s, beyond_h = _most_held(start_s[jobs], end_s[jobs], gpus, there)
-            if most > there:
-                moment = datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ").removesuffix("+00:00")
-                where = f" {of} {name}" if of else ""
-                told = f"jobs hold {most:,} GPUs{where} on {moment} UTC, of {there:,} that there are"
-                found[of].append((beyond_h, told))
-        for some in found.values():
-            _, worst = max(some)
-            others = f", the worst of {len(some):,}" if len(some) > 1 else ""
-            yield Entry("doubtful", f"{worst}{others}", gpu_h=sum(hours for hours, _ in some))
-
-    def _held(self) -> Iterator[tuple[tuple[str, str], int, Held]]:
-        """Yield what is counted (a type or node, with its name, or all), its GPUs, and what jobs hold of it.
-
-        Slices are no GPUs. A record does not tell how many GPUs a job has on each of its nodes: on each count
-        those for which the others have no room.
-        """
-        assert self.cluster is not None
-        nodes = {node.name: node.gpus for node in self.cluster.nodes}
-        of_type = Counter[str]()
-        for node in self.cluster.nodes:
-            of_type[node.gpu_type] += node.gpus
-        typed = all(job.gpu_type for job in self.jobs)
-        slices = {kind for kind in of_type if typed and part_named(kind).kind}
-        on = defaultdict[tuple[str, str], Held](list)
-        for j, (job, names) in enumerate(zip(self.jobs, self._nodes, strict=True)):
-            if job.gpu_type is not None and len(of_type) > 1 and job.gpu_type in of_type:
-                on["of type", job.gpu_type].append((j, job.gpus))
-            own = [name if name in nodes else f"{name}/{job.gpu_type}" for name in map(shortened, names)]
-            if all(name in nodes for name in own):
-                free = sum(nodes[name] for name in own) - job.gpus
-                for name in own:
-                    on["on node", name].append((j, max(0, nodes[name] - free)))
-        for (of, name), held in on.items():
-            yield (of, name), (of_type if of == "of type" else nodes)[name], held
-        whole: Held = [(j, job.gpus) for j, job in enumerate(self.jobs) if job.gpu_type not in slices]
-        if whole:
-            yield ("", ""), sum(n for kind, n in of_type.items() if kind not in slices), whole
-
-
-def _most_held(
-    start_s: FloatArray, end_s: FloatArray, gpus: IntArray, there: int
-) -> tuple[int, float, float]:
-    """Return the most GPUs that jobs hold at once, when, and the GPU hours that they hold beyond `there`."""
-    time_s, change = np.round([*start_s, *end_s], 3), np.append(gpus, -gpus)
-    order = np.lexsort((change, time_s))
-    held, time_s = np.cumsum(change[order]), time_s[order]
-    beyond_s = float(np.maximum(held - there, 0)[:-1] @ np.diff(time_s))
-    return int(held.max()), float(time_s[held.argmax()]), beyond_s / S_PER_H
+        if self.cluster is not None:
+            rows += overfull(self.jobs, self.cluster, datetime.fromtimestamp(0, UTC), self._nodes)
+        return rows
 
 
 def _size_told(machines: Sequence[Machine]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,8 @@ import numpy as np
 from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
-from wattsched.reading.inputs import MOST_COLUMNS, csv_lines, echo, listed, naming, number_in, read_text
+from wattsched.reading import inputs
+from wattsched.reading.inputs import MOST_COLUMNS, csv_lines, echo, listed, naming, read_text
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -277,25 +277,11 @@ def _with_placement(path: str | Path, line: int, row: Row) -> Row:
 
 def _numbers(path: str | Path, rows: list[tuple[int, Row]], column: str) -> FloatArray:
     """Values of a column: finite, above 0 (synchronisation may take no time), counts whole."""
-    values = []
-    for line, row in rows:
-        with naming(f"{path}, line {line}, column '{column}'"):
-            values.append(_number(row[column], column))
-    return np.array(values)
-
-
-def _number(cell: str, column: str) -> float:
-    """Number in a cell, in the range of its column."""
-    value = number_in(cell)
-    if not math.isfinite(value):
-        raise ValueError(f"{echo(cell)} must be finite")
-    if value < 0 or (value == 0 and column not in MAY_BE_ZERO):
-        raise ValueError(f"{echo(cell, quote='')} must be above 0")
-    if value and not SMALLEST <= value <= LARGEST:
-        raise ValueError(f"{echo(cell, quote='')} must be between {SMALLEST:g} and {LARGEST:g}")
-    if column in WHOLE and not (value.is_integer() and value <= LARGEST_WHOLE):
-        raise ValueError(f"{echo(cell, quote='')} must be a whole number, at most {LARGEST_WHOLE}")
-    return value
+    found = [inputs.Row(row, f"{path}, line {line}") for line, row in rows]
+    if column in WHOLE:
+        return np.array([row.count(column, 1, LARGEST_WHOLE) for row in found], dtype=float)
+    least = 0.0 if column in MAY_BE_ZERO else SMALLEST
+    return np.array([row.number(column, least, LARGEST) for row in found])
 
 
 def _measurements(

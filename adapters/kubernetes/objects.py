@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from wattsched.adapters.parts import Part
+from wattsched.adapters.parts import Part, at
 from wattsched.instances.errors import InputError, shown, validated
 
 ItemT = TypeVar("ItemT")
@@ -221,22 +221,13 @@ class _Term(_Frozen):
     fields: tuple[_Expression, ...] | None = Field(None, alias="matchFields")
 
 
-class _Required(_Frozen):
-    terms: tuple[_Term, ...] = Field((), alias="nodeSelectorTerms")
-
-
-class _NodeAffinity(_Frozen):
-    required: _Required | None = Field(None, alias="requiredDuringSchedulingIgnoredDuringExecution")
-
-
-class _PodAffinity(_Frozen):
-    required: tuple[Any, ...] | None = Field(None, alias="requiredDuringSchedulingIgnoredDuringExecution")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class _Affinity(_Frozen):
-    node: _NodeAffinity | None = Field(None, alias="nodeAffinity")
-    pod: _PodAffinity | None = Field(None, alias="podAffinity")
-    apart: _PodAffinity | None = Field(None, alias="podAntiAffinity")
+    terms: Annotated[tuple[_Term, ...] | None, at("nodeAffinity", _REQUIRED, "nodeSelectorTerms")] = None
+    pods: Annotated[tuple[Any, ...] | None, at("podAffinity", _REQUIRED)] = None
+    apart: Annotated[tuple[Any, ...] | None, at("podAntiAffinity", _REQUIRED)] = None
 
 
 @dataclass(frozen=True)
@@ -285,15 +276,14 @@ def constraints_of(
     except InputError as error:
         return Constraints(chosen, None, tolerated, "; ".join(error.faults))
     odd = ""
-    if (found.pod and found.pod.required) or (found.apart and found.apart.required):
+    if found.pods or found.apart:
         odd = "has required pod affinity, which is not looked at"
-    required = found.node.required if found.node else None
     size = sum(
         1 + len(one.values or ())
-        for term in (required.terms if required else ())
+        for term in found.terms or ()
         for one in (*(term.labels or ()), *(term.fields or ()))
     )
     if size + len(tolerated) + len(chosen) > MOST_CONDITIONS:
         odd = f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
         return Constraints(odd=odd)
-    return Constraints(chosen, required.terms if required else None, tolerated, odd)
+    return Constraints(chosen, found.terms, tolerated, odd)

@@ -10,9 +10,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Annotated, Any
 
-from pydantic import Field
-
-from wattsched.adapters.kubernetes.objects import Metadata, Moment, PodStatus, Several
+from wattsched.adapters.kubernetes.objects import Metadata, Moment, Several
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_node, read_pod
 from wattsched.adapters.kubernetes.runs import (
@@ -42,6 +40,8 @@ KINDS, NOT_KUEUE = ("Node", "Pod", "Job", "Workload"), "scheduling.k8s.io/"
 _PAST = re.compile(r'"(?!deletion)(?:\w*[tT]ime|\w+stamp|\w+edAt)": "(\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)"')
 """Times of objects, of their events and of who wrote them, that are never in the future."""
 
+PARTS = ("nvidia.com/gpumem", "nvidia.com/gpucores")
+"""Beginnings of resources by which pods share GPUs that HAMi divides; their sizes are not read."""
 _BOUND = ("PodScheduled", "True")
 _ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
 """Conditions that a pod has from its end on, where it has no times of its containers."""
@@ -52,15 +52,12 @@ class _Container(Part):
     waiting: Annotated[Any, at("state", "waiting")] = None
 
 
-class _PodStatus(PodStatus):
-    first: Annotated[Several[_Container], Field(alias="initContainerStatuses")] = []
-    containers: Annotated[Several[_Container], Field(alias="containerStatuses")] = []
-    conditions: Several[TimedCondition] = []
-
-
 class _Status(Part):
     metadata: Owned
-    status: _PodStatus = _PodStatus()
+    start_s: Annotated[Moment, at("status", "startTime")] = None
+    first: Annotated[Several[_Container], at("status", "initContainerStatuses")] = []
+    containers: Annotated[Several[_Container], at("status", "containerStatuses")] = []
+    conditions: Annotated[Several[TimedCondition], at("status", "conditions")] = []
 
 
 class _Job(Part):
@@ -93,6 +90,9 @@ def items_of(document: Any) -> list[dict[str, Any]]:
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
+    # Lists of the API itself name the kind once: kubectl get --raw /api/v1/pods.
+    own = {"kind": str(document.get("kind")).removesuffix("List"), "apiVersion": document.get("apiVersion")}
+    items = [{**own, **one} for one in items]
     known = [one.get("kind") in KINDS and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
     found = {number: one for number, one in enumerate(items) if known[number]}
     faults: list[str] = []
@@ -163,7 +163,7 @@ def recorded(
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
     words = {word for document, _ in workloads for word in validated(Workload, document).words}
     created_s = {job.named: job.metadata.creation_s for job in jobs if job.metadata.creation_s is not None}
-    of_pods = list(_of_pods(pods, nodes, limits, words))
+    of_pods = list(_of_pods(pods, nodes, limits, words, found))
     _take(
         found, [*runs_of_workloads(workloads, nodes, limits, found), *_since_their_jobs(of_pods, created_s)]
     )
@@ -230,20 +230,26 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
 
 
 def _of_pods(
-    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], words: Set[Name]
+    documents: Iterable[Any],
+    nodes: Mapping[str, KubeNode],
+    limits: Mapping[Name, float],
+    words: Set[Name],
+    found: Recorded,
 ) -> Iterator[Run]:
     """Yield runs of pods, of `documents` with when each was seen last, in seconds since 1970.
 
     `limits` are the longest times of Jobs, in s; `words` tell pods of workloads, see `Owned.words`.
     """
+    parts = 0
     for document, seen_s in documents:
-        pod, row = read_pod(document), validated(_Status, document)
-        labels, node, status = pod.labels, nodes.get(pod.node), row.status
+        pod, status = read_pod(document), validated(_Status, document)
+        labels, node = pod.labels, nodes.get(pod.node)
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
         start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
         gpus = pod.gpus_on(node) if node else pod.gpus
+        parts += bool(gpus) and any(one.startswith(PARTS) for one in pod.others)
         yield Run(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
@@ -257,8 +263,11 @@ def _of_pods(
             gpus=gpus,
             gpu_type=_product(pod.resources, node) if node else "",
             job=(pod.namespace, job),
-            excluded=_counted_as(row.metadata, words) if gpus else unread_devices(pod.others),
+            excluded=_counted_as(status.metadata, words) if gpus else unread_devices(pod.others),
         )
+    if parts:
+        of = f"{count(parts, 'pod')} with parts of GPUs ({', '.join(PARTS)})"
+        found.tell("doubtful", f"{of}: each counts as a whole one")
 
 
 def _counted_as(metadata: Owned, workloads: Set[Name]) -> str:
@@ -275,7 +284,7 @@ def _product(resources: Iterable[str], node: KubeNode) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
+def _end_s(pod: KubePod, status: _Status, start_s: float) -> float:
     """Return when a pod gave its GPUs back: when its last container ended, or else what tells its end."""
     ran = [one for one in (*status.first, *status.containers) if one.waiting is None]
     known = [one.finished_s for one in ran if one.finished_s is not None]
@@ -292,7 +301,7 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
         if (reason := _why_not(run)) and run.excluded and not run.gpus:
             found.left_out[reason] += 1  # nothing tells its GPU hours
         elif reason:
-            found.leave_out(reason, run.gpus, min(run.end_s, run.seen_s) - run.start_s)
+            found.leave_out(reason, run.gpus, min(run.end_s, run.seen_s) - run.start_s, run.gpu_type)
         else:
             used.append(run if run.end_s < inf else replace(run, end_s=run.seen_s, state="running"))
     for job in together(used):

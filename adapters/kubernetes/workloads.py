@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import inf
 from typing import Annotated, Any
 
@@ -64,7 +65,8 @@ def runs_of_workloads(
 ) -> Iterator[Run]:
     """Yield what workloads ran since they were admitted last; of earlier runs Kueue keeps their time alone.
 
-    `documents` have when each was seen last, in seconds since 1970; `limits` are those of Jobs, in s.
+    `documents` have when each was seen last, in seconds since 1970; `limits` are those of Jobs, in s. Waits
+    are without that time.
     """
     reclaimed = evicted = 0
     for document, seen_s in documents:
@@ -72,10 +74,10 @@ def runs_of_workloads(
         run = _last_run(row, nodes, limits, seen_s)
         evicted_s = _since(row, "Evicted", status=None)
         if row.past_s is not None or (evicted_s < inf and evicted_s <= run.start_s):
-            found.leave_out("before an eviction", run.gpus, row.past_s or 0.0)
-            evicted += run.start_s < inf
+            found.leave_out("before an eviction", run.gpus, row.past_s or 0.0, run.gpu_type)
+            evicted += run.start_s < inf and row.past_s is None
         reclaimed += bool(row.reclaimable)
-        yield run
+        yield replace(run, created_s=min(run.created_s + (row.past_s or 0.0), run.start_s))
     if evicted:
         found.tell("assumed", f"waits of {count(evicted, 'evicted workload')} have the earlier runs in them")
     if reclaimed:

@@ -138,8 +138,8 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
 
 def _of_document(row: AccountedRow, place: str) -> Accounted:
     """Job of a row of ``sacct --json``; `place` names the row in messages."""
-    allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
-    part, tres = ("allocated", allocated) if row.tres.allocated else ("requested", requested)
+    allocated, requested = _tres_text(row.allocated), _tres_text(row.requested)
+    part, tres = ("allocated", allocated) if row.allocated else ("requested", requested)
     try:
         gpus, kinds = _count_gpus(tres)
     except ValueError as error:
@@ -157,20 +157,23 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         user=row.user,
         account=row.account,
         # The last state is the newest: PENDING, RESIZING is a record that a change of size ended.
-        state=next(reversed(row.state.current), ""),
-        eligible_s=max(row.time.eligible or 0.0, row.time.submission or 0.0),
-        start_s=row.time.start or None,
-        elapsed_s=row.time.elapsed or 0.0,
+        state=next(reversed(row.state), ""),
+        eligible_s=max(row.eligible or 0.0, row.submission or 0.0),
+        start_s=row.start or None,
+        elapsed_s=row.elapsed or 0.0,
         gpus=gpus,
         gpu_types=kinds,
         energy_j=None,
         nodes=tuple(row.nodes),
-        time_limit_s=60 * row.time.limit_min if row.time.limit_min else None,
+        time_limit_s=60 * row.limit_min if row.limit_min else None,
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(tres))),
-        end_s=row.time.end or None,
-        suspended_s=row.time.suspended,
+        end_s=row.end or None,
+        suspended_s=row.suspended,
     )
-    steps = [Step(step.energy_j, tuple(step.nodes), step.start, step.elapsed) for step in row.steps]
+    steps = [
+        Step(step.energy_j or 0.0, frozenset(step.nodes), step.start or 0.0, step.elapsed or 0.0)
+        for step in row.steps
+    ]
     return _measured(job, _energy_in(allocated), steps)
 
 
@@ -182,6 +185,8 @@ def _tres_text(entries: Iterable[TresRow]) -> str:
 
 def _count_gpus(tres: str) -> tuple[int | None, frozenset[str]]:
     """Return the number of GPUs in a TRES text, and their types; an entry without a type is the total."""
+    if tres.endswith("+"):
+        raise ValueError(f"{echo(tres)} is cut off; sacct --parsable2 prints all of it")
     counts, unknown = dict[str, int](), not tres
     for entry, kind, number in _GPU_COUNT.findall(tres):
         known = int(number) if re.fullmatch("[0-9]{1,20}", number) else -1
@@ -200,12 +205,28 @@ def _energy_in(tres: str) -> float | None:
 
 
 class Step(NamedTuple):
-    """A step's joules, nodes, start and seconds; of the job's where it does not tell its own."""
+    """A step's joules, nodes, start in seconds since 1970, and seconds; those that are untold empty or 0."""
 
-    energy_j: float | None
-    nodes: tuple[str, ...] = ()
-    start_s: float | None = None
-    elapsed_s: float | None = None
+    energy_j: float
+    nodes: frozenset[str] = frozenset()
+    start_s: float = 0.0
+    elapsed_s: float = 0.0
+
+    @property
+    def node_s(self) -> float:
+        """Seconds of all its nodes."""
+        return len(self.nodes) * self.elapsed_s
+
+    def of(self, job: Accounted) -> Step:
+        """Return the step with its job's nodes, start and seconds where it does not tell its own."""
+        nodes = self.nodes or frozenset(job.nodes or [""])
+        start_s = self.start_s or job.start_s or 0.0
+        return Step(self.energy_j, nodes, start_s, self.elapsed_s or job.held_s or 1.0)
+
+    def overlaps(self, other: Step) -> bool:
+        """True if both are on a node at the same time."""
+        before, after = sorted([self, other], key=lambda step: step.start_s)
+        return after.start_s < before.start_s + before.elapsed_s and bool(self.nodes & other.nodes)
 
 
 COVERED = (0.9, 1.1)
@@ -220,42 +241,17 @@ def _measured(job: Accounted, own_j: float | None, steps: Iterable[Step]) -> Acc
     """
     if own_j and own_j > 0:
         return replace(job, energy_j=own_j)
-    kept = list[_Span]()
-    for span in sorted(_spans(job, steps), key=lambda span: (span.node_s, span.energy_j), reverse=True):
-        if not any(span.overlaps(other) for other in kept):
-            kept.append(span)
-    node_s, energy_j = sum(span.node_s for span in kept), sum(span.energy_j for span in kept)
+    kept = list[Step]()
+    told = [step.of(job) for step in steps if step.energy_j > 0]
+    for step in sorted(told, key=lambda step: (step.node_s, step.energy_j), reverse=True):
+        if not any(step.overlaps(other) for other in kept):
+            kept.append(step)
+    node_s, energy_j = sum(step.node_s for step in kept), sum(step.energy_j for step in kept)
     whole_s = max(1, len(job.nodes)) * (job.held_s or 1.0)  # Slurm tells whole seconds
     least, most = COVERED
     if not least * whole_s <= node_s <= most * whole_s:
         return replace(job, partly_measured=bool(kept))
     return replace(job, energy_j=energy_j * whole_s / node_s if node_s else None)
-
-
-class _Span(NamedTuple):
-    """Joules of some nodes from one time to another, in seconds since 1970."""
-
-    energy_j: float
-    nodes: frozenset[str]
-    begin_s: float
-    end_s: float
-
-    @property
-    def node_s(self) -> float:
-        return len(self.nodes) * (self.end_s - self.begin_s)
-
-    def overlaps(self, other: _Span) -> bool:
-        in_time = self.begin_s < other.end_s and other.begin_s < self.end_s
-        return in_time and bool(self.nodes & other.nodes)
-
-
-def _spans(job: Accounted, steps: Iterable[Step]) -> Iterator[_Span]:
-    """Yield the energy of each step that has some, with its nodes and times or, untold, those of the job."""
-    for step in steps:
-        if step.energy_j and step.energy_j > 0:
-            begin_s = step.start_s or job.start_s or 0.0
-            nodes = frozenset(step.nodes or job.nodes or [""])
-            yield _Span(step.energy_j, nodes, begin_s, begin_s + (step.elapsed_s or job.held_s or 1.0))
 
 
 def amount(text: str) -> float | None:
@@ -289,12 +285,11 @@ def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
     return [_measured(job, own_j, its_steps) for job, own_j, its_steps in found]
 
 
-def _step_of(read: Cells, own_j: float | None, zone: tzinfo | None) -> Step:
+def _step_of(read: Cells, own_j: float, zone: tzinfo | None) -> Step:
     """Read a row of a step; its start is the first of the moments that it may be."""
-    starts_s, _ = read.optional("Start", partial(_readings, zone)) or ([], "")
-    elapsed_s = read.optional("ElapsedRaw", Row.number) or read.optional("Elapsed", _elapsed_s)
-    nodes = read.optional("NodeList", _in_cell(names_in)) or ()
-    return Step(own_j, tuple(nodes), starts_s[0] if starts_s else None, elapsed_s)
+    starts_s, _ = read.optional("Start", partial(_readings, zone)) or ([0.0], "")
+    elapsed_s = read.optional("ElapsedRaw", Row.number) or read.optional("Elapsed", _elapsed_s) or 0.0
+    return Step(own_j, frozenset(read.optional("NodeList", _in_cell(names_in)) or ()), starts_s[0], elapsed_s)
 
 
 def _rows(text: str, faults: list[str]) -> Iterator[Row]:

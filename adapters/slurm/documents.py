@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from wattsched.adapters.parts import Part, at
 from wattsched.instances.errors import InputError, validated
@@ -90,30 +90,14 @@ class _Nodes(Part):
     nodes: list[NodeRow]
 
 
-class _State(Part):
-    state: Words
-
-
-class _Named(Part):
-    name: Text
-
-
-class _Members(Part):
-    nodes: Names
-
-
-class _Gres(Part):
-    total: Text
-    used: Text = ""
-
-
 class _Group(Part):
     """Nodes of a partition that are alike, as ``sinfo --json`` has them since 23.02."""
 
-    nodes: _Members
-    node: _State
-    gres: _Gres
-    partition: _Named
+    names: Annotated[Names, at("nodes", "nodes")]
+    state: Annotated[Words, at("node", "state")]
+    gres: Annotated[Text, at("gres", "total")]
+    gres_used: Annotated[Text, at("gres", "used")] = ""
+    partition: Annotated[Text, at("partition", "name")]
     cpus: Annotated[Number, at("cpus", "total")] = None
     cpus_each: Annotated[Number, at("cpus", "maximum")] = None
     alloc_cpus: Annotated[Number, at("cpus", "allocated")] = None
@@ -123,18 +107,18 @@ class _Group(Part):
 
     def rows(self) -> Iterable[NodeRow]:
         """Its nodes, each with its part of what is allocated."""
-        names = self.nodes.nodes
-        for name in names:
+        number = len(self.names)
+        for name in self.names:
             yield NodeRow(
                 name=name,
-                state=self.node.state,
-                gres=self.gres.total,
-                gres_used=self.gres.used,
-                partitions=[self.partition.name],
-                cpus=self.cpus_each or (self.cpus or 0) / len(names),
-                alloc_cpus=(self.alloc_cpus or 0) / len(names),
+                state=self.state,
+                gres=self.gres,
+                gres_used=self.gres_used,
+                partitions=[self.partition],
+                cpus=self.cpus_each or (self.cpus or 0) / number,
+                alloc_cpus=(self.alloc_cpus or 0) / number,
                 real_memory=self.memory_each,
-                alloc_memory=(self.alloc_memory or 0) / len(names),
+                alloc_memory=(self.alloc_memory or 0) / number,
                 active_features=self.features,
             )
 
@@ -213,25 +197,6 @@ class TresRow(Part):
     count: Number = None
 
 
-class _AllTres(Part):
-    allocated: list[TresRow]
-    requested: list[TresRow] = []
-
-
-class _Times(Part):
-    elapsed: Number
-    submission: Number
-    start: Number
-    eligible: Number = 0
-    end: Number = None
-    suspended: Number = None
-    limit_min: Annotated[Number, Field(alias="limit")] = None
-
-
-class _JobState(Part):
-    current: Words
-
-
 class _Step(Part):
     energy_j: Annotated[Number, at("statistics", "energy", "consumed")] = None
     start: Annotated[Number, at("time", "start")] = None
@@ -243,9 +208,16 @@ class AccountedRow(Part):
     """A job of ``sacct --json``."""
 
     job_id: int
-    state: _JobState
-    time: _Times
-    tres: _AllTres
+    state: Annotated[Words, at("state", "current")]
+    elapsed: Annotated[Number, at("time", "elapsed")]
+    submission: Annotated[Number, at("time", "submission")]
+    start: Annotated[Number, at("time", "start")]
+    eligible: Annotated[Number, at("time", "eligible")] = 0
+    end: Annotated[Number, at("time", "end")] = None
+    suspended: Annotated[Number, at("time", "suspended")] = None
+    limit_min: Annotated[Number, at("time", "limit")] = None
+    allocated: Annotated[list[TresRow], at("tres", "allocated")]
+    requested: Annotated[list[TresRow], at("tres", "requested")] = []
     cluster: Text = ""
     user: Text = ""
     account: Text = ""

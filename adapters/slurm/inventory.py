@@ -19,7 +19,10 @@ from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 from wattsched.topology.fields import shortened
 
-_GPUS = re.compile(r"(?<![^,\s])(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
+_GPUS = re.compile(
+    r"(?<![^,\s])(?:gres[:/])?gpu(?::(?!no_consume)([^:(),=]+))?(?::no_consume)?[:=](\d{1,12})"
+    r"(?:\((?:IDX|S):([^)]*)\))?"
+)
 _FEATURES = re.compile(r"[\w.:+-]+(&[\w.:+-]+)*|[\w.:+-]+(\|[\w.:+-]+)*")
 _PAIR = re.compile(r"(?<!\S)(\w[\w/:]*)=(\S*)")
 _FREE_TEXT = re.compile(r"(?m)(?<!\S)(?:OS=.*?(?=\sRealMemory=|$)|(?:Comment|Extra|Reason)=.*$)")

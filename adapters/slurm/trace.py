@@ -23,7 +23,7 @@ from wattsched.instances.gpu_names import common_name
 from wattsched.instances.gpu_parts import part_named
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.units import S_PER_H
-from wattsched.reading.inputs import echo, listed
+from wattsched.reading.inputs import CUT, echo, listed
 from wattsched.report.imports import Entry
 from wattsched.report.wording import count
 from wattsched.topology.arrays import BoolArray
@@ -148,8 +148,7 @@ def recorded(
     found = Recorded()
     for text in said.accounting:
         if not text.endswith("\n") and not text.lstrip().startswith("{"):
-            file = said.files.get(text) or "sacct"
-            found.tell("doubtful", f"{file}: the last line does not end; the file may be cut")
+            found.entries.append(Entry.told(f"{said.files.get(text) or 'sacct'}: {CUT}"))
     nodes = dict[str, SlurmNode]()
     for text in said.nodes:
         with said.naming(text):
@@ -162,8 +161,9 @@ def recorded(
     for text in said.accounting:
         with said.naming(text):
             jobs += read_accounting(text, zone)
-    if len({job.cluster for job in jobs} - {""}) > 1:
-        jobs = [replace(job, id=f"{job.cluster}/{job.id}".lstrip("/")) for job in jobs]
+    if any(re.search(r"\bgpu(:[^:,\s]+)?:no_consume:", text) for text in said.nodes):
+        found.tell("doubtful", "GPUs that no job consumes (no_consume): each counts as one, jobs share them")
+    jobs = _apart(jobs, found)
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
@@ -179,6 +179,20 @@ def recorded(
         found.tell("assumed", f"times without a zone are this machine's, {own}; --time-zone names another")
     _take(found, _latest(jobs), nodes, energy_of)
     return found
+
+
+def _apart(jobs: list[Accounted], found: Recorded) -> list[Accounted]:
+    """Name jobs of several clusters by these, those of one number and several users by these; and say so."""
+    if len(clusters := sorted({job.cluster for job in jobs} - {""})) > 1:
+        found.tell("doubtful", f"jobs of the clusters {listed(clusters)} count together")
+        return [replace(job, id=f"{job.cluster}/{job.id}".lstrip("/")) for job in jobs]
+    users = defaultdict[str, set[str]](set)
+    for job in jobs:
+        users[job.id] |= {job.user} - {""}
+    if shared := {id for id, names in users.items() if len(names) > 1}:
+        told = "of several users, as with several clusters and no column Cluster"
+        found.tell("doubtful", f"{count(len(shared), 'job number')} {told}")
+    return [replace(job, id=f"{job.user}/{job.id}".lstrip("/")) if job.id in shared else job for job in jobs]
 
 
 def _latest(records: Iterable[Accounted]) -> list[Accounted]:
@@ -199,16 +213,10 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
 
 def _filled(one: Accounted, before: Accounted) -> Accounted:
     """Return a record with what only an earlier one of the same run tells, as exports have other columns."""
-    return replace(
-        one,
-        user=one.user or before.user,
-        account=one.account or before.account,
-        nodes=one.nodes or before.nodes,
-        energy_j=before.energy_j if one.energy_j is None else one.energy_j,
-        time_limit_s=one.time_limit_s or before.time_limit_s,
-        eligible_s=one.eligible_s if one.eligible_told else before.eligible_s,
-        eligible_told=one.eligible_told or before.eligible_told,
-    )
+    names = ["user", "account", "nodes", "energy_j", "time_limit_s"]
+    names += [] if one.eligible_told else ["eligible_s", "eligible_told"]
+    lacking = [name for name in names if not getattr(one, name) or name == "eligible_s"]
+    return replace(one, **{name: getattr(before, name) for name in lacking})
 
 
 def _join_readings(runs: dict[tuple[str, float | None], Accounted]) -> None:
@@ -263,11 +271,11 @@ def _take(
     for job, undisturbed in zip(jobs, alone, strict=True):
         others.update(job.other_gres)
         if reason := _why_not(job):
-            found.leave_out(reason, job.gpus or 0, job.held_s, job.tasks)
+            found.leave_out(reason, job.gpus or 0, job.held_s, _gpu_type(job, nodes, there), job.tasks)
             continue
         absent = [name for name in job.gpu_types if there and name.lower() not in there]
         if cut := [name for name in absent if part_named(name).kind]:
-            found.left_out[f"on slices {echo(cut[0])}, which no node has"] += 1
+            found.leave_out(f"on slices {echo(cut[0])}, which no node has", job.gpus or 0, job.held_s, cut[0])
             continue
         strange.update(absent)
         ambiguous += job.ambiguous

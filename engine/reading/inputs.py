@@ -12,6 +12,7 @@ import math
 import os
 import re
 import stat
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,7 @@ COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
 
 NO_ROOM = "does not fit into memory"
 _TOO_DEEP = "is nested too deeply to be a document"
+CUT = "doubtful: the last line does not end; the file may be cut"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
 ValueT = TypeVar("ValueT")
@@ -254,10 +256,18 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     before the header are skipped (`comments_of`). Anything else is a ValueError with the file and line.
     """
     try:
-        yield from _csv_lines(read_bytes(path))
+        content = read_bytes(path)
+        tell_cut(content, path)
+        yield from _csv_lines(content)
     except ValueError as error:
         message = str(error)
         raise ValueError(f"{path}{', ' if message.startswith('line ') else ': '}{message}") from None
+
+
+def tell_cut(content: bytes | str, path: str | Path) -> None:
+    """Point at a table whose last line does not end: its last number may be a part of one."""
+    if content and content[-1:] not in (b"\n", b"\r", "\n", "\r"):
+        warnings.warn(f"{path}: {CUT}", NoticeWarning, stacklevel=3)
 
 
 def comments_of(path: str | Path) -> list[str]:

@@ -15,13 +15,13 @@ from wattsched.instances.profiles import read_profiles
 from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.job_lists import first_arrival
 from wattsched.instances.traces.snapshot import MOST_GPUS
-from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.instances.units import S_PER_DAY
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import comments_of, meant
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
-from wattsched.report.imports import Entry
+from wattsched.report.imports import Entry, gpu_hours, overfull
 from wattsched.topology.cluster import Cluster
 
 File = str | Path
@@ -127,6 +127,9 @@ class JobSource:
             clock = first_arrival(self.file)
             found = {s: replace(trace, clock=clock) for s, trace in found.items()}
             self._notice_cuts(jobs, found[seeds[0]])
+            if waited := [job for job in jobs if job.waited_s is not None]:
+                for entry in overfull(waited, cluster, clock):
+                    warnings.warn(f"{self.file}: {entry.sentence()}", NoticeWarning, stacklevel=2)
         return found
 
     def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
@@ -135,7 +138,7 @@ class JobSource:
         given = zip(trace.names, trace.requested_gpus.tolist(), strict=True)
         cut = [(asked[name], gpus) for name, gpus in given if gpus < asked[name].gpus]
         if cut:
-            lost_h = sum((job.gpus - gpus) * job.duration_s for job, gpus in cut) / S_PER_H
+            lost_h = gpu_hours(replace(job, gpus=job.gpus - gpus) for job, gpus in cut)
             message = f"{len(cut):,} of {len(trace):,} jobs run as long on fewer GPUs than they asked for"
             why = "the profile of their model or the largest block of the cluster has no more"
             job, gpus = max(cut, key=lambda one: one[0].gpus)

@@ -46,7 +46,7 @@ class ReplaySettings:
     carbon : float, str or Path
         Grams of CO2 per kWh, or a file of them over time (.csv).
     zone : str, optional
-        Column of the files of --carbon and of prices.
+        Column of the files of --carbon and of prices; of one that has a single column, this.
     start : str, optional
         When the first job arrives, by the clock of files over time (default: its date, or when they begin).
     budget : tuple of str and float, optional

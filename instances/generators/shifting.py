@@ -59,7 +59,7 @@ def shifting_horizon(
     carbon : str or Path, optional
         CSV file of carbon intensities (default: made-up days with a dip at noon).
     zone : str, optional
-        Column of that file.
+        Column of that file and of `tariff`; of one that has a single column, this.
     start : str, optional
         Time in the files at which the horizon begins, UTC unless it has a zone (default: their first).
     tariff : str or Path, optional
@@ -85,11 +85,10 @@ def shifting_horizon(
         require_range(0 <= carbon_fraction <= 1, "carbon_fraction", "from 0 to 1", f"{carbon_fraction:g}")
     if completion_factor is not None:
         require_range(completion_factor >= 1, "completion_factor", "at least 1", f"{completion_factor:g}")
-    if carbon is None and zone is not None:
-        raise ValueError(
-            f"zone: '{zone}' is a column of a file of carbon intensities, but 'carbon' names none"
-        )
-    if carbon is None and tariff is None and signal is None and start is not None:
+    files = {name: file for name, file in (("carbon", carbon), ("tariff", tariff)) if file is not None}
+    if not files and zone is not None:
+        raise ValueError(f"zone: '{zone}' is a column of a file, but neither 'carbon' nor 'tariff' names one")
+    if not files and signal is None and start is not None:
         told = "is a time in a file, but none of 'carbon', 'tariff', 'signal' names one"
         raise ValueError(f"start: '{start}' {told}")
     if signal is not None and start is None:
@@ -103,8 +102,7 @@ def shifting_horizon(
         for name, (speed, clocks) in TYPES.items()
     ]
     tables, drawn = jobs_of_kinds(rng, wanted, choices, MOST_KINDS)
-    files = {"carbon": (carbon, zone), "tariff": (tariff, None)}
-    traces = {name: _read(name, file, column) for name, (file, column) in files.items() if file is not None}
+    traces = {name: _read(name, file, zone, may_lack=len(files) > 1) for name, file in files.items()}
     if start is None and len({trace.begin for trace in traces.values()}) > 1:
         told = "'carbon' and 'tariff' begin at different times, and nothing tells when the horizon does"
         raise ValueError(f"start: {told}")
@@ -170,10 +168,10 @@ def _pools(gpus: int) -> dict[str, GpuPool]:
     return {n: GpuPool(gpus=c, idle_power_w=known_gpu_type(n).idle_power_w) for n, c in counts.items()}
 
 
-def _read(option: str, file: str | Path, zone: str | None) -> CarbonTrace:
+def _read(option: str, file: str | Path, zone: str | None, *, may_lack: bool) -> CarbonTrace:
     if not file:
         raise ValueError(f"{option}: the file name is empty")
-    return read_carbon(file, zone, "money" if option == "tariff" else "carbon")
+    return read_carbon(file, zone, "money" if option == "tariff" else "carbon", may_lack=may_lack)
 
 
 def _forecast(trace: CarbonTrace, start: str | None, slots: int, slot_s: float) -> list[float]:

@@ -175,6 +175,9 @@ def read_carbon(
     begin_s = np.array(times)
     step_s = float(np.quantile(np.diff(begin_s), 0.5, method="lower")) if len(times) > 1 else 3600.0
     source = f"{path}, column '{value_column}'"
+    if time_column == "point_time" and not read.stated:
+        told = "has no unit, and WattTime's are lb/MWh or others: write it into the header, as [lb/MWh]"
+        raise ValueError(f"{source}: {told}")
     if ends:
         begin_s = begin_s - step_s
         told = f"the times of '{time_column}' are the ends of steps of {step_s:g} s"
@@ -226,8 +229,9 @@ def _time_column(path: str | Path, header: list[str]) -> str:
     if found := [name for name in header if name.lower() in TIME_COLUMNS]:
         return found[0]
     if header[0] in ("", "index") or len(header) != 2:
-        names = ", ".join(TIME_COLUMNS)
-        raise ValueError(f"{path}, line 1: no column of times ({names}), found {listed(header, most=MOST)}")
+        names, there = ", ".join(TIME_COLUMNS), listed(header, most=MOST)
+        told = "read are tables with one, of times like 2022-07-01 02:00+02:00, and one of numbers"
+        raise ValueError(f"{path}, line 1: no column of times ({names}), found {there}; {told}")
     return header[0]
 
 
@@ -236,13 +240,16 @@ def _value_column(
 ) -> str:
     """Column of values among those besides the times; see `read_carbon`."""
     stating = [name for name in others if unit_in(name, quantity)]
-    if may_lack and asked not in others and 1 in (len(others), len(stating)):
-        asked = None
+    if may_lack and asked not in (None, *others) and 1 in (len(others), len(stating)):
+        taken = others if len(others) == 1 else stating
+        told = f"the column {echo(taken[0])} is taken, as there is no {echo(asked)}"
+        warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=3)
+        return taken[0]
     if asked is not None and asked not in others:
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
     lowered = {name.lower(): name for name in reversed(others)}
-    usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
+    usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered and quantity == "carbon"]
     if found := [asked] if asked is not None else usual or (others if len(others) == 1 else []):
         rest = [name for name in stating if name != found[0]]
         if asked is None and rest:

@@ -86,13 +86,12 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
     virtual_cluster : str, optional
         Take the jobs of this virtual cluster only (default: of all).
     """
-    read = [
-        (
-            row.text("cluster"),
-            TraceJob(f"row{n}", _seconds(row), row.number("duration"), row.count("num_gpus")),
-        )
-        for n, row in enumerate(rows_of(path, PHILLY_COLUMNS), start=1)
-    ]
+    read = []
+    for n, row in enumerate(rows_of(path, PHILLY_COLUMNS), start=1):
+        # Of wall clocks without a zone, whose differences are all that is used.
+        submitted_s, _ = _arrival(row, "timestamp")
+        job = TraceJob(f"row{n}", submitted_s, row.number("duration"), row.count("num_gpus"))
+        read.append((row.text("cluster"), job))
     first = min((job.submitted_s for _, job in read), default=0.0)
     jobs = of_cluster(path, read, virtual_cluster)
     return [replace(job, submitted_s=job.submitted_s - first) for job in jobs]
@@ -108,17 +107,6 @@ def of_cluster(
         known = listed(sorted({name for name, _ in jobs if name}), quote="") or "none"
         raise ValueError(f"{path}: no job is of the virtual cluster '{virtual_cluster}', there are {known}")
     return found
-
-
-def _seconds(row: Row) -> float:
-    """Seconds from 2017 on of a date of Philly's."""
-    text = row.text("timestamp")
-    try:
-        moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        raise row.fault("timestamp", f"'{text}' is not a time like 2017-10-09 07:01:55") from None
-    # Local wall clock without a zone: differences are all that is used.
-    return (moment - datetime(2017, 1, 1)).total_seconds()
 
 
 PAI_COLUMNS = ("arrival_time", "length", "cpus")

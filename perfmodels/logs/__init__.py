@@ -13,7 +13,7 @@ from pathlib import Path
 
 from wattsched.perfmodels.logs import dcgm, nvidia_smi, prometheus, zeus
 from wattsched.perfmodels.logs.samples import Sample, Samples
-from wattsched.reading.inputs import naming, read_text
+from wattsched.reading.inputs import naming, read_text, tell_cut
 
 
 @dataclass(frozen=True)
@@ -50,4 +50,6 @@ def read_log(path: str | Path, time_zone: tzinfo | None = None) -> Samples:
         if (log := log_of(text)) is None:
             known = "; ".join(log.name for log in LOGS)
             raise ValueError(f"{path} is no log of GPUs that is known ({known}), or lacks its header")
+        if not text.startswith(("{", "[")):
+            tell_cut(text, path)
         return Samples.of(path, log.read(text, str(path)), time_zone)

@@ -6,7 +6,6 @@ each GPU, ``GPU 0    123.456    98    1410``; both first lines again after every
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,15 +63,7 @@ def read(text: str, name: str) -> Iterator[Sample]:
             for column, (_, short, most) in FIELDS.items()
             if short in cells
         }
-        yield sample_of("", words[1], values)
-
-
-def sample_of(
-    job: str, gpu: str, values: Mapping[str, float], time_s: float = math.nan, jobs: int = 1
-) -> Sample:
-    """Sample of what DCGM tells, whose utilisation is in percent."""
-    shares = {name: v / 100.0 if name == "utilisation" else v for name, v in values.items()}
-    return Sample(job, gpu, time_s, jobs=jobs, **shares)
+        yield Sample("", words[1], **values)
 
 
 class Point(NamedTuple):
@@ -97,7 +88,7 @@ def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
         values[column] = point.value
     jobs = Counter((gpu, moment) for job, gpu, moment in found if job)
     for (job, gpu, moment), (time_s, values) in found.items():
-        yield sample_of(job, gpu, values, time_s, jobs[gpu, moment] if job else 1)
+        yield Sample(job, gpu, time_s, jobs=jobs[gpu, moment] if job else 1, **values)
 
 
 def job_of(labels: Mapping[str, str]) -> str:

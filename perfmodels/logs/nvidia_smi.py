@@ -69,13 +69,14 @@ def read(text: str, name: str) -> Iterator[Sample]:
             column: reading(cells[k], f"{place} {echo(header[k])}", most, unit, read)
             for column, (k, unit, most, read) in found.items()
         }
-        if "utilisation" in values:
-            values["utilisation"] /= 100.0
         in_mig |= mig is not None and cells[mig] == "Enabled"
         if time is not None:
             (time_s,), zoned = seconds_of(cells[time], f"{place} 'timestamp'")
             values |= {"time_s": time_s, "local_line": 0 if zoned else line}
         yield Sample("", "0" if gpu is None else cells[gpu], **values)
+    if gpu is None:
+        told = "all samples are of one GPU, as the log has neither index nor uuid"
+        warnings.warn(f"{name}: assumed: {told}", NoticeWarning, stacklevel=2)
     if in_mig:
         told = "boards in MIG mode count whole, as the log does not tell the watts of their slices"
         warnings.warn(f"{name}: assumed: {told}", NoticeWarning, stacklevel=2)

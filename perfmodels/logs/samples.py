@@ -23,6 +23,8 @@ Texts = NDArray[np.object_]
 """Array of few different texts, each of which is stored once."""
 
 MOST_W, MOST_MHZ, MOST_PERCENT = 1e5, 1e5, 100.0
+LONGEST_STEP_S, _BACK = 60.0, "doubtful: the clock steps back"
+"""Seconds by which clocks are set right, and what is said where they step back by more."""
 BLANK = ("", "-", "n/a", "nan", "+nan", "-nan", "err!", "unknown", "unknown error", "not supported")
 """Words for a value that could not be read; nvidia-smi also puts the reason in brackets."""
 UUID = "GPU-"
@@ -41,7 +43,7 @@ class Sample(NamedTuple):
         Seconds since 1970 on the log's clock, and of a window, over which the watts are the mean; nan for
         what was read at a moment.
     power_w, utilisation : float
-        Watts of the whole GPU, and share of the time with a kernel on it, 0 to 1.
+        Watts of the whole GPU, and per cent of the time with a kernel on it.
     jobs, local_line : float
         Jobs that the log shows on the GPU then, and the line of a time without a zone, in UTC; 0 for others.
     """
@@ -63,6 +65,7 @@ class Samples(Table):
     """Samples by column, as of `Sample`, those of a log in the order of their times; limits in whole watts.
 
     `log` is the name of the file without its endings. Watts are divided evenly among the jobs on a GPU.
+    Utilisation is from 0 to 1.
     """
 
     log: Texts
@@ -100,6 +103,7 @@ class Samples(Table):
         texts = {"job": jobs, "gpu": [known[gpu] for gpu in gpus], "log": [stem_of(path)] * len(jobs)}
         columns["power_limit_w"] = np.round(columns["power_limit_w"])
         columns["power_w"] /= columns["jobs"]
+        columns["utilisation"] /= 100.0
         samples = cls(**columns, **{name: np.array(cells, dtype=object) for name, cells in texts.items()})
         if told := samples._read_clock(time_zone):
             warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=4)
@@ -114,12 +118,14 @@ class Samples(Table):
             self.time_s[order], doubtful = in_order_s(self.time_s[order], gpu, zone)
             self.local_line[:] = 0
             told = TWICE if doubtful else ""
+        gap_s = np.diff(self.time_s[order], prepend=np.nan)
+        back = (gpu == np.roll(gpu, 1)) & (gap_s < -LONGEST_STEP_S)
         # Clocks are changed from Saturday at 23:00 on, in five hours; 1970 began on a Thursday.
-        back = (gpu == np.roll(gpu, 1)) & ((hours + 97) % 168 <= 5)
-        back &= np.abs(np.diff(self.time_s[order], prepend=np.nan) + 3600) <= 600
-        if back.any():
-            first = line[back][0]
-            told = f"doubtful: the clock steps back by 1 h on line {first:.0f}; --time-zone reads both hours"
+        autumn = back & ((hours + 97) % 168 <= 5) & (np.abs(gap_s + 3600) <= 600)
+        if autumn.any():
+            told = f"{_BACK} by 1 h on line {line[autumn][0]:.0f}; --time-zone reads both hours"
+        if (other := line[back & ~autumn]).size:
+            told = f"{_BACK} on line {other[0]:.0f}; in a log of several nodes their GPUs count as the same"
         return told
 
     def __len__(self) -> int:

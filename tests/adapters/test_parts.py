@@ -30,5 +30,5 @@ def test_what_is_not_there_has_its_default(document: object, used: int | None) -
 
 @pytest.mark.parametrize("memory", [3, "3", [3], True])
 def test_what_is_no_object_is_refused_and_not_passed_over(memory: object) -> None:
-    with pytest.raises(InputError, match="memory must be an object"):
+    with pytest.raises(InputError, match="memory: must be an object"):
         validated(Row, {"name": "a", "memory": memory})

@@ -131,3 +131,14 @@ def test_rounds_count_the_same_watts_of_a_server_as_imports_unless_the_site_stat
     for kinds in ({"NVIDIA-H100-80GB-HBM3": 8}, {"h100": 4}, {"A100": 8}, {"T4": 4, "H100": 2}):
         assert form().server_w(kinds) == server_power_w(kinds)
         assert form(base_power_w=200).server_w(kinds) == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "share"), [("a100_1g.5gb", 1 / 7), ("Tesla-T4-SHARED-4", 1 / 4), ("A100", 1), (None, 1)]
+)
+def test_gpu_hours_of_a_slice_are_its_share_of_the_board(kind: str | None, share: float) -> None:
+    found = Recorded()
+    found.add(TraceJob("a", 0, 7200, 4, gpu_type=kind), "ended", 0)
+    found.leave_out("for a reason", 4, 3600, kind)
+    assert [one.gpu_h for one in found.table()] == pytest.approx([8 * share, 4 * share])
+    assert found.lines()[0] == f"1 job, {8 * share:.4g} GPU h"

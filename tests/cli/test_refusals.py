@@ -115,7 +115,7 @@ generate hetero --racks -3 | --racks: must be at least 1, got -3
 generate uniform --colour red | no such option '--colour'
 generate uniform -o made.yaml | '-o' / '--output': 'made.yaml' must end in .json, .json.gz or
 generate shifting --carbon '' | --carbon: the file name is empty
-generate shifting --zone DE | --zone: 'DE' is a column of a file of carbon intensities
+generate shifting --zone DE | --zone: 'DE' is a column of a file, but neither 'carbon' nor 'tariff' names one
 generate shifting --units rows | no such option
 import | a format is missing
 import nonsense trace.csv | unknown format 'nonsense'; known: csv, openb, itp, philly, pai

@@ -103,7 +103,7 @@ def test_the_cost_is_told_in_the_currency_of_a_file_of_prices(replay, write):
 def test_a_zone_of_a_table_of_carbon_is_named_and_errors_name_the_nearest_or_all(replay, write):
     zones = [f"Z{n}" for n in range(40)]
     hours = [f"2022-07-01T0{hour}:00,{','.join(str(100 + n) for n in range(40))}" for hour in range(2)]
-    table = write("\n".join([f"time,{','.join(zones)}", *hours]), "zones.csv")
+    table = write("\n".join([f"time,{','.join(zones)}", *hours, ""]), "zones.csv")
     one = write("time,avg_CI,wind\n2022-07-01T00:00,107,5\n2022-07-01T01:00,107,6\n", "eia.csv")
     for carbon in ((table, "--zone", "Z7"), (one,)):
         assert grams(replay, *carbon) == pytest.approx(grams(replay, 107))

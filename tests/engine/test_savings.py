@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 
@@ -300,3 +301,18 @@ def test_parts_that_a_trace_does_not_tell_are_refused(source) -> None:
 def test_what_cannot_be_compared_is_refused(source, wrong, said) -> None:
     with pytest.raises(ValueError, match=said):
         savings(source, homogeneous_cluster(2, 8, "A100"), **wrong)
+
+
+@pytest.mark.parametrize("at", ["2026-11-01T08:00:00Z", "2026-11-01 08:00", "0"])
+def test_more_gpus_than_there_are_are_pointed_at_in_a_list_of_ones_own(tmp_path, at) -> None:
+    rows = [f"j{n},{at},7200,4,A100,{wait}" for n, wait in enumerate((0, 0, 3600, ""))]
+    file = tmp_path / "jobs.csv"
+    file.write_text("\n".join(["job,arrival,duration,gpus,gpu_type,wait", *rows, ""]), encoding="utf-8")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        JobSource(file).traces(homogeneous_cluster(1, 8, "A100"))
+        JobSource(file).traces(homogeneous_cluster(2, 8, "A100"))
+    when = {"0": "at 3,600 s", "2026-11-01 08:00": "on 2026-11-01 09:00:00"}
+    moment = when.get(at, "on 2026-11-01 09:00:00 UTC")
+    found = [str(one.message) for one in told if "doubtful" in str(one.message)]
+    assert found == [f"{file}: doubtful: jobs hold 12 GPUs {moment}, of 8 that there are, 4 GPU h"]

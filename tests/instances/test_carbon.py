@@ -10,7 +10,7 @@ import pytest
 
 from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.shifting.instance import faults_of
+from wattsched.instances.shifting.instance import ShiftingInstance, faults_of
 from wattsched.instances.traces.carbon import read_carbon, shown, utc_time
 
 
@@ -213,3 +213,56 @@ def test_commas_in_numbers_are_refused_in_so_many_words(tmp_path: Path, text: st
     file = written(tmp_path, f"time;price (EUR/MWh)\n2026-11-01;{text}\n")
     with pytest.raises(ValueError, match=f"'{text}' has a comma; write decimals and thousands as in 1234.5"):
         read_carbon(file, quantity="money")
+
+
+CUT = "the last line does not end; the file may be cut"
+
+
+def test_a_table_over_time_that_may_be_cut_is_pointed_at(tmp_path: Path) -> None:
+    for end, quantity in (("", "money"), ("", "carbon"), ("\n", "money"), ("\r\n", "carbon")):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            read_carbon(written(tmp_path, f"time,x\n{HOURS}{end}"), quantity=quantity)  # type: ignore[arg-type]
+        assert any(CUT in str(one.message) for one in told) == (not end)
+
+
+def test_intensities_are_never_taken_for_prices(tmp_path: Path) -> None:
+    file = written(tmp_path, "time,carbon_intensity,day ahead [EUR/MWh]\n2026-01-01 00:00,400,80\n")
+    assert read_carbon(file, quantity="money").per_kwh.tolist() == pytest.approx([0.08])
+    with pytest.warns(NoticeWarning, match="in g/kWh, as neither"):
+        assert read_carbon(file).per_kwh.tolist() == [400.0]
+    file = written(tmp_path, "time,carbon_intensity,price\n2026-01-01 00:00,400,.08\n")
+    with pytest.raises(ValueError, match="no zone is named: one of the columns 'carbon_intensity', 'price'"):
+        read_carbon(file, quantity="money")
+
+
+def test_values_of_watttime_need_their_unit(tmp_path: Path) -> None:
+    for header in ("value", "MOER"):
+        with pytest.raises(ValueError, match=f"column '{header}': has no unit, and WattTime's are lb/MWh"):
+            read_carbon(written(tmp_path, f"point_time,{header}\n2026-01-01T00:00Z,900\n"))
+    file = written(tmp_path, "point_time,value [lb/MWh]\n2026-01-01T00:00Z,1000\n")
+    assert read_carbon(file).per_kwh.tolist() == pytest.approx([453.59237])
+
+
+def test_a_zone_names_the_column_of_intensities_and_of_prices(tmp_path: Path) -> None:
+    def table(name: str, header: str, *values: float) -> Path:
+        rows = [
+            f"2026-01-01 0{hour}:00,{','.join(str(value + hour) for value in values)}" for hour in range(4)
+        ]
+        (tmp_path / name).write_text("\n".join([f"time,{header}", *rows, ""]), encoding="utf-8")
+        return tmp_path / name
+
+    def horizon(carbon: Path | None, tariff: Path, zone: str | None) -> ShiftingInstance:
+        return shifting_horizon(jobs=2, gpus=8, slots=4, carbon=carbon, tariff=tariff, zone=zone)
+
+    grams, prices = table("grams.csv", "DE,FR", 300, 50), table("prices.csv", "DE,FR", 7, 5)
+    one = table("one.csv", "DE", 9)
+    made = horizon(grams, prices, "FR")
+    assert made.carbon_g_per_kwh == [50, 51, 52, 53]
+    assert horizon(None, prices, "FR").price_per_kwh == made.price_per_kwh == [5, 6, 7, 8]
+    with pytest.raises(
+        ValueError, match=r"prices.csv, line 1: no zone is named: one of the columns 'DE', 'FR'"
+    ):
+        horizon(one, prices, None)
+    with pytest.warns(NoticeWarning, match="one.csv: assumed: the column 'DE' is taken, as there is no 'FR'"):
+        assert horizon(grams, one, "FR").price_per_kwh == [9, 10, 11, 12]

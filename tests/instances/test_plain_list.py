@@ -270,3 +270,13 @@ def test_a_gpu_type_that_the_cluster_lacks_is_refused() -> None:
             ValueError, match="job 'j': gpu_type: 'H100': the cluster has no such GPU; jobs run on A1"
         ):
             make(homogeneous_cluster(1, 8, "A100"), jobs)
+
+
+def test_a_list_that_may_be_cut_is_pointed_at(path: Path) -> None:
+    told = "doubtful: the last line does not end; the file may be cut"
+    path.write_text("job,arrival,duration,gpus\na,0,60,8\nb,0,60,1", encoding="utf-8")  # of 16
+    with pytest.warns(NoticeWarning, match=told):
+        assert [job.gpus for job in read_plain(path)] == [8, 1]
+    path.write_text("job,arrival,duration,gpus\na,0,60,8\nb,0,6", encoding="utf-8")
+    with pytest.warns(NoticeWarning, match=told), pytest.raises(ValueError, match="line 3: 3 cells"):
+        read_plain(path)

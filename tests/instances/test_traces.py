@@ -212,7 +212,7 @@ OPENB = "sn,cpu_milli,memory_mib,gpu,model\nn,64000,262144,2,P100\n"
         ("itp", "", ": is empty"),
         ("itp", "\n\n", ": is empty"),
         ("itp", PHILLY, "line 1: the columns 'job_id', 'submission_time', 'num_gpu' are missing, found"),
-        ("philly", PHILLY + "today,1,1,1,a\n", "line 3, column 'timestamp': 'today' is not a time like"),
+        ("philly", PHILLY + "today,1,1,1,a\n", "line 3, column 'timestamp': 'today' is neither a number"),
         ("philly", PHILLY + "2017-13-09 07:01:55,1,1,1,a\n", "line 3, column 'timestamp'"),
         ("openb", OPENB + "m,1,1,2,Z9\n", "line 3, column 'model': 'Z9' is not known"),
         ("openb", OPENB + "n,1,1,2,P100\n", "line 3, column 'sn': the node 'n' occurs twice"),

@@ -418,3 +418,26 @@ def test_names_are_as_long_as_what_reads_them_takes() -> None:
     assert Entry("converted", "names cut to 200 characters, or escaped", 2) in found.table()
     assert found.cluster is not None
     assert sorted(len(one.name) for one in found.cluster.nodes) == [2, 200]
+
+
+def test_lists_that_name_their_kind_once_are_read() -> None:
+    """The API itself, as ``kubectl get --raw /api/v1/pods`` prints it, has no kind in its items."""
+    items = [
+        node("n1", "A100"),
+        pod("a", 2, 10, 50),
+        workload("w", [("main", 1, 4)], [condition("Admitted", 9)]),
+    ]
+    lists = [{"kind": f"{item.pop('kind')}List", "apiVersion": "v1", "items": [item]} for item in items]
+    assert [item["kind"] for one in lists for item in items_of(one)] == ["Node", "Pod", "Workload"]
+    other = {**lists[2], "apiVersion": "scheduling.k8s.io/v1alpha1"}
+    assert items_of(other) == [], "these workloads are none of Kueue"
+
+
+@pytest.mark.parametrize("part", ["gpumem", "gpumem-percentage", "gpucores"])
+def test_parts_of_gpus_whose_sizes_are_not_read_are_pointed_at(part: str) -> None:
+    shared = pod("shared", 1, 10, 50)
+    shared["spec"]["containers"][0]["resources"]["limits"][f"nvidia.com/{part}"] = "30"
+    told = "1 pod with parts of GPUs (nvidia.com/gpumem, nvidia.com/gpucores): each counts as a whole one"
+    for items, there in (([shared], True), ([pod("whole", 1, 10, 50)], False)):
+        found = recorded([node("n1", "A100"), *items], NOW_S)
+        assert (Entry("doubtful", told) in found.entries) == there

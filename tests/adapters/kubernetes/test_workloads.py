@@ -75,7 +75,7 @@ def test_of_a_workload_count_the_pods_that_were_admitted() -> None:
 @pytest.mark.parametrize("spelt", ["Exexcution", "Execution"])
 def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told(spelt: str) -> None:
     """Kueue keeps the sum of the earlier admissions, at first under a misspelt name."""
-    past = {f"accumulatedPast{spelt}TimeSeconds": 900}
+    past = {f"accumulatedPast{spelt}TimeSeconds": 300}
     off = {**condition("Evicted", 450), "status": "False"}
     back = [condition("Admitted", 500), off, condition("Finished", 900)]
     waits = [{**condition("Admitted", 450), "status": "False"}, condition("Evicted", 440, "Preempted")]
@@ -88,8 +88,9 @@ def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told(spelt: s
     found = recorded([node("n1", "A100"), *items], NOW_S)
     assert {job.name: job.duration_s for job in found.jobs} == {"team/back": 400, "team/old": 400}
     assert found.left_out == {"still waiting": 1, "before an eviction": 3}
-    assert found.gpu_h["before an eviction"] == 2 * 8 * 900 / 3600
-    told = "waits of 2 evicted workloads have the earlier runs in them"
+    assert found.gpu_h["before an eviction"] == 2 * 8 * 300 / 3600
+    assert {job.name: job.waited_s for job in found.jobs} == {"team/back": 200, "team/old": 500}
+    told = "waits of 1 evicted workload have the earlier runs in them"
     assert Entry("assumed", told) in found.entries
 
 

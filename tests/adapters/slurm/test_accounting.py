@@ -479,6 +479,15 @@ def test_gpus_that_are_not_counted_are_a_fault_with_its_line(told: str, name: st
     assert refused.value.faults == [fault]
 
 
+@pytest.mark.parametrize("column", ["AllocTRES", "ReqTRES"])
+@pytest.mark.parametrize("tres", ["billing=8,cpu=8,gres/gp+", "gres/gpu=4,no+"])
+def test_resources_that_are_cut_off_are_refused(column: str, tres: str) -> None:
+    """As sacct cuts them to a column's width, a job would have no GPUs, or too few."""
+    text = f"JobID|State|Submit|Start|Elapsed|{column}\n1|COMPLETED|1|2|00:01:00|{tres}\n"
+    with pytest.raises(InputError, match=f"line 2, column '{column}': .* is cut off; sacct --parsable2"):
+        read_accounting(text)
+
+
 @pytest.mark.parametrize("count", [-1, 1.5, 10**9])
 def test_gpus_of_a_document_are_counted_likewise(count: float) -> None:
     tres = {"allocated": [{"type": "gres", "name": "gpu", "count": count}]}
@@ -534,3 +543,38 @@ def test_mutated_texts_are_read_or_refused_in_words(data: st.DataObject) -> None
         for text in texts:
             said.add(text)
         recorded(said, data.draw(st.sampled_from([None, UTC, ZONE])))
+
+
+def test_jobs_of_several_clusters_are_never_added_up_in_silence() -> None:
+    head, row = (
+        "JobID|User|State|Submit|Start|Elapsed|AllocTRES",
+        "7|{}|COMPLETED|100|200|0{}:00:00|gres/gpu=4",
+    )
+    rows = [row.format("ann", 1), row.format("bob", 2)]
+    found = recorded(Said(["\n".join([head, *rows, ""])]))
+    assert [(job.name, job.duration_s) for job in found.jobs] == [("ann/7", 3600), ("bob/7", 7200)]
+    told = "1 job number of several users, as with several clusters and no column Cluster"
+    assert Entry("doubtful", told) in found.entries
+    named = [f"{one}|{cluster}" for one, cluster in zip(rows, ("east", "west"), strict=True)]
+    found = recorded(Said(["\n".join([f"{head}|Cluster", *named, ""])]))
+    assert Entry("doubtful", "jobs of the clusters 'east', 'west' count together") in found.entries
+    own = recorded(Said(["\n".join([head, rows[0], rows[0].replace("|200|", "|9000|"), ""])]))
+    assert not any(one.treatment == "doubtful" for one in own.entries)
+    with pytest.raises(ValueError, match="begins with 'CLUSTER: east'"):
+        Said().add("\n".join(["CLUSTER: east", head, *rows, ""]))
+
+
+def test_gpus_that_jobs_share_are_gpus() -> None:
+    nodes = (
+        "NodeName=n1 State=IDLE Gres=gpu:a100:no_consume:4\nNodeName=n2 State=IDLE Gres=gpu:no_consume:2\n"
+    )
+    nodes += "NodeName=n3 State=IDLE Gres=lustre:no_consume:4G,gpu:a100:1\n"
+    text = "JobID|State|Submit|Start|Elapsed|AllocTRES\n7|COMPLETED|100|200|01:00:00|gres/gpu=1\n"
+    told = "GPUs that no job consumes (no_consume): each counts as one, jobs share them"
+    found = recorded(Said([text], [nodes]))
+    assert [one.kinds for one in found.machines] == [{"a100": 4}, {"gpu": 2}, {"a100": 1}]
+    assert Entry("doubtful", told) in found.entries
+    found = recorded(
+        Said([text], [nodes.replace("gpu:a100:no_c", "gpu:a100:4,x:no_c").replace("gpu:no_c", "y:no_c")])
+    )
+    assert Entry("doubtful", told) not in found.entries

@@ -28,6 +28,7 @@ from tests.perfmodels.logs.writers import (
 from tests.strategies import profiles
 from tests.strategies.effort import examples
 from wattsched.perfmodels.fit import fit_profile
+from wattsched.perfmodels.logs import read_log
 from wattsched.perfmodels.measurements import read_logged
 from wattsched.perfmodels.profile import Configurations
 from wattsched.reading.inputs import NoticeWarning
@@ -480,3 +481,26 @@ def test_what_is_left_out_is_said(tmp_path):
     report = fit_profile([log], "m", "G", jobs=table(tmp_path, rows))
     assert report.notes == found.notes
     assert [run.job for run in report.runs] == ["1", "1"]
+
+
+def test_logs_of_several_nodes_or_without_names_of_gpus_are_pointed_at(tmp_path):
+    reads = readings(Job("17", 2, 300.0))
+    text = smi(reads)
+    log, rows = written(tmp_path, text + text, "17.csv"), table(tmp_path, ROWS.format("", ""))
+    told = (
+        f"17.csv: doubtful: the clock steps back on line {text.count(chr(10)) + 2}; in a log of several nodes"
+    )
+    with pytest.warns(NoticeWarning, match=told):
+        read_logged([log], rows)
+    log = written(tmp_path, text.replace(" index", " number"), "17.csv")
+    with pytest.warns(
+        NoticeWarning, match="17.csv: assumed: all samples are of one GPU, as the log has neither"
+    ):
+        read_logged([log], rows)
+
+
+def test_a_log_that_may_be_cut_is_pointed_at(tmp_path):
+    text = smi(readings(Job("17", 2, 300.0)))
+    log = written(tmp_path, text[:-1], "17.csv")
+    with pytest.warns(NoticeWarning, match="17.csv: doubtful: the last line does not end"):
+        read_log(log)
