@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pydantic import BaseModel
 
-    from wattsched.results.result import Result
-    from wattsched.solving.tradeoffs import ParetoResult
 
 progress = late("report.terminal:progress")
 problem = late("results.problems:problem")
@@ -214,7 +212,7 @@ def content_of(model: BaseModel, target: str | None) -> str | bytes:
     return answer_text(answer) if hasattr(model, "termination") else document_text(model)
 
 
-def answer_text(answer: Result | ParetoResult) -> str:
+def answer_text(answer: BaseModel) -> str:
     """JSON of a result with one field per line, and one job, set or point per line."""
     fields = [(name, getattr(answer, name)) for name in type(answer).model_fields]
     return "{\n" + ",\n".join(f' "{name}": {_laid_out(value)}' for name, value in fields) + "\n}\n"

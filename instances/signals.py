@@ -76,6 +76,11 @@ class Limit(Strict):
     worth_per_kwh: Price | None = None
     domain: Name | None = None
 
+    @property
+    def end_s(self) -> float:
+        """Seconds since 1970 at its end; infinite without one."""
+        return np.inf if self.to is None else self.to.timestamp()
+
     @model_validator(mode="after")
     def _one_amount(self) -> Self:
         if (self.power_w is None) == (self.share is None):
@@ -163,6 +168,12 @@ class Signal(Strict):
             raise InputError(faults, source)
         return {domain or "": self.limit(domain) for domain in dict.fromkeys([None, *self.domains])}
 
+    def granting(self, wish: Limit | None = None) -> Signal:
+        """Return the signal with one of its wishes, or with all, as firm limits."""
+        firm = {"worth_per_kwh": None}
+        limits = [one.model_copy(update=firm) if wish in (None, one) else one for one in self.limits]
+        return self.model_copy(update={"limits": limits})
+
     def watts(self, limit: Limit) -> float:
         """Watts of a limit, also of one that is a share of the baseline."""
         return limit.power_w if limit.power_w is not None else (limit.share or 0.0) * (self.baseline_w or 0.0)
@@ -170,7 +181,7 @@ class Signal(Strict):
 
 def _pieces(limit: Limit, power_w: float, before_w: float) -> Iterator[tuple[float, float, float, float]]:
     """Yield the straight lines of a limit: begin, end, watts at the begin, watts at the end."""
-    begin_s, end_s = limit.begin.timestamp(), np.inf if limit.to is None else limit.to.timestamp()
+    begin_s, end_s = limit.begin.timestamp(), limit.end_s
     if limit.ramp_w_per_s is None or before_w <= power_w:
         yield begin_s, end_s, power_w, power_w
         return

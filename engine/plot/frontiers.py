@@ -9,11 +9,13 @@ from typing import Literal
 import numpy as np
 
 from wattsched.instances.errors import require_known, require_range
-from wattsched.instances.units import J_PER_KWH
+from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.plot.style import LIMIT, Axes, Look, Pattern, axes_for, finished, over_seeds, unit_of_time
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.report.saved import Savings
+from wattsched.report.wording import duration
+from wattsched.solving.offers import Offer
 from wattsched.solving.tradeoffs import ParetoResult
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.shifting.pareto import TOTALS
@@ -26,7 +28,7 @@ MARKERS = ("o", "s", "^", "D", "v")
 
 
 def frontier(
-    found: ParetoResult | Mapping[str, ParetoResult] | Sequence[Outcome] | Savings,
+    found: ParetoResult | Mapping[str, ParetoResult] | Sequence[Outcome] | Savings | Offer,
     *,
     against: Literal["energy", "carbon"] = "energy",
     ax: Axes | None = None,
@@ -35,11 +37,12 @@ def frontier(
 
     Parameters
     ----------
-    found : ParetoResult, mapping of str to ParetoResult, sequence of Outcome, or Savings
+    found : ParetoResult, mapping of str to ParetoResult, sequence of Outcome, Savings, or Offer
         What `wattsched.pareto` gives, or several such results by name, of one criterion; each is a line.
         Or replays: a marker for each policy, the mean over its seeds with bars from the least to the most,
         and a line through those than which no other is better in both. Or savings: each policy within
-        smaller and smaller budgets, relative to the baseline, likewise.
+        smaller and smaller budgets, relative to the baseline, likewise. Or cuts of the draw: a line for each
+        duration, and a dotted one of what no plan can beat, both as steps: plans keep smaller cuts, too.
     against : {"energy", "carbon"}
         Criterion of replays, of the whole cluster. Results of `pareto` have their own.
     ax : matplotlib axes, optional
@@ -49,7 +52,7 @@ def frontier(
     -------
     matplotlib axes
         Mean completion time (seconds, minutes, hours or days); CO2 in kg, energy in kWh, or money. Of savings
-        mean completion time and energy in percent of the baseline's.
+        mean completion time and energy in percent of the baseline's. Of cuts kW, and what is lost.
 
     Raises
     ------
@@ -63,6 +66,10 @@ def frontier(
         _draw_savings(axes, found)
         of, note = f"% of {found.baseline}", over_seeds(len(found.seeds))
         return finished(axes, f"mean completion time, {of}", f"energy, {of}", note, x=0.06, y=0.06)
+    if isinstance(found, Offer):
+        _draw_cuts(axes, found)
+        lost = {**AMOUNTS, "mean-completion": ("lost job hours", 0.0)}[found.objective][0]
+        return finished(axes, "cut of the draw, kW", lost, y=0.06)
     if isinstance(found, ParetoResult | Mapping):
         results = {"": found} if isinstance(found, ParetoResult) else dict(found)
         criteria = sorted({result.tradeoff for result in results.values()})
@@ -121,6 +128,20 @@ def _draw_savings(axes: Axes, found: Savings) -> None:
     for number, of in enumerate(found.policies):
         points = np.array([[(one.completion, one.energy) for one in seeds] for seeds in of.points])
         _draw_points(axes, number, of.policy, 100 * points, Look.of(number).linestyle)
+
+
+def _draw_cuts(axes: Axes, found: Offer) -> None:
+    """Draw a line for each duration, and a dotted one below which no plan is."""
+    per = AMOUNTS.get(found.objective, ("", S_PER_H / (found.weight or 1.0)))[1]
+    require_range(bool(found.cuts), "found", "with cuts", "none")
+    for number, slots in enumerate(dict.fromkeys(cut.slots for cut in found.cuts)):
+        look, name = Look.of(number), duration(slots * found.slot_s)
+        kept = [cut for cut in found.cuts if cut.slots == slots and cut.loss is not None]
+        cut_kw, loss, least = np.array([[0.0] * 3, *([c.power_w, c.loss, c.least_loss] for c in kept)]).T
+        style = {"marker": MARKERS[number % len(MARKERS)], "label": name, **look._asdict()}
+        axes.step(cut_kw / 1e3, loss / per, where="pre", **style)
+        axes.step(cut_kw / 1e3, least / per, where="post", color=look.color, linestyle=":")
+    axes.plot([], [], color=LIMIT, linestyle=":", label="no plan loses less")
 
 
 def _draw_points(axes: Axes, number: int, name: str, points: FloatArray, line: Pattern) -> None:

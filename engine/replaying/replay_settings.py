@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from numbers import Real
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from wattsched.instances.errors import NoticeWarning, naming, require_range
-from wattsched.instances.signals import read_signal
+from wattsched.instances.signals import Signal, read_signal
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
@@ -26,6 +26,7 @@ from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.job_sources import File
+from wattsched.topology.arrays import FloatArray
 
 LEAST_ROUND_S, RAMP_STEP_S = 1e-3, 60.0
 """Least seconds of a round, and of the steps of a limit that falls or rises."""
@@ -64,6 +65,8 @@ class ReplaySettings:
         Most that the whole cluster may draw at any moment, beside the caps of its power domains.
     signal : str or Path, optional
         File of limits over time (.json, .csv); they hold beside the caps.
+    wishes : bool
+        Keep also the limits of the signal that are wishes.
     sleep_after_s : float, optional
         Nodes without a job sleep after S seconds.
     sleep_power_w : float
@@ -92,6 +95,7 @@ class ReplaySettings:
     least_price: float = 0.0
     power_w: float | None = None
     signal: File | None = None
+    wishes: bool = False
     sleep_after_s: float | None = None
     sleep_power_w: float = 0.0
     wake_s: float = 0.0
@@ -108,10 +112,11 @@ class ReplaySettings:
         require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
-        files = any(isinstance(per_kwh, str | Path) for per_kwh in (self.carbon, self.tariff))
-        if self.zone is not None and not files:
+        if self.zone is not None and not self._files:
             raise ValueError("`zone` is a column of a file, but neither `carbon` nor `tariff` names one")
-        if self.start is not None and not files and self.signal is None:
+        if self.wishes and self.signal is None:
+            raise ValueError("`wishes` needs `signal`, which they are of")
+        if self.start is not None and not self._files and self.signal is None:
             raise ValueError(
                 "`start` is a time in a file, but none of `carbon`, `tariff`, `signal` names one"
             )
@@ -162,28 +167,69 @@ class ReplaySettings:
             trace = read_carbon(given, self.zone, quantity, may_lack=both)
             return kind.of(trace, begin_s, self._start(trace, first))
 
+    @property
+    def _files(self) -> bool:
+        """True if carbon intensities or prices are of a file, which `start` is a time in."""
+        return any(isinstance(per_kwh, str | Path) for per_kwh in (self.carbon, self.tariff))
+
+    @property
+    def without_signal(self) -> ReplaySettings:
+        """The same settings without the signal."""
+        return replace(self, signal=None, wishes=False, start=self.start if self._files else None)
+
     def limits(self, begin_s: float, first: datetime | None) -> dict[str | None, Steps]:
         """Return the limits of the signal by power domain, by a trace's clock; of the site by None."""
         if self.signal is None:
             return {}
-        with naming(self.signal):
-            signal = read_signal(self.signal)
+        signal, shift_s = self._dated(self.signal, begin_s, first)
+        wishes = sum(one.worth_per_kwh is not None for one in signal.limits)
+        if self.wishes:
+            signal = signal.granting()
+        elif wishes:
+            told = f"{wishes:,} of {len(signal.limits):,} limits are wishes, and limit nothing"
+            warnings.warn(
+                f"{self.signal}: assumed: {told} (--wishes keeps them)", NoticeWarning, stacklevel=3
+            )
+        found = dict[str | None, Steps]()
+        for domain in signal.domains:
+            since_s, watts = signal.limit(domain).steps(RAMP_STEP_S)
+            # Dates are no finer than a millionth, differences of their seconds since 1970 are not exact.
+            time_s = np.round(since_s + shift_s, 6)
+            first_step = max(0, int(np.searchsorted(time_s, begin_s, side="right")) - 1)
+            time_s[first_step] = min(0.0, begin_s)
+            found[domain] = Steps(time_s[first_step:], watts[first_step:])
+        return found
+
+    def events(self, trace: Trace) -> FloatArray:
+        """Return begin, end and worth of a kWh of the limits that hold for some time, shape (n, 3).
+
+        They are in the order of their begins, by the trace's clock. A signal of no such limit is one event.
+        """
+        assert self.signal is not None
+        signal, shift_s = self._dated(self.signal, *first_arrival(trace))
+        rows = [
+            (one.begin.timestamp() + shift_s, one.end_s + shift_s, one.worth_per_kwh or 0.0)
+            for one in signal.limits
+            if self.wishes or one.worth_per_kwh is None
+        ]
+        return np.array(sorted(rows) or [(-np.inf, np.inf, 0.0)])
+
+    def _dated(self, file: File, begin_s: float, first: datetime | None) -> tuple[Signal, float]:
+        """Signal of a file, and the seconds from its clock to a trace's."""
+        with naming(file):
             first = first if self.start is None else utc_time(self.start)
             if first is None:
                 raise ValueError("its times are dates, and the jobs have none: `start` says when they begin")
             if first.tzinfo is None:
-                told = f"{self.signal}: assumed: the dates of the jobs, which have no zone, are UTC"
-                warnings.warn(told, NoticeWarning, stacklevel=3)
-            shift_s = begin_s - first.replace(tzinfo=first.tzinfo or UTC).timestamp()
-            found = dict[str | None, Steps]()
-            for domain in signal.domains:
-                since_s, watts = signal.limit(domain).steps(RAMP_STEP_S)
-                # Dates are no finer than a millionth, differences of their seconds since 1970 are not exact.
-                time_s = np.round(since_s + shift_s, 6)
-                first_step = max(0, int(np.searchsorted(time_s, begin_s, side="right")) - 1)
-                time_s[first_step] = min(0.0, begin_s)
-                found[domain] = Steps(time_s[first_step:], watts[first_step:])
-            return found
+                told = f"{file}: assumed: the dates of the jobs, which have no zone, are UTC"
+                warnings.warn(told, NoticeWarning, stacklevel=4)
+            return read_signal(file), begin_s - first.replace(tzinfo=first.tzinfo or UTC).timestamp()
+
+
+def first_arrival(trace: Trace) -> tuple[float, datetime | None]:
+    """Return when the first job arrives by a trace's clock, and its date where it has one."""
+    begin_s = float(trace.arrival_s[0])
+    return begin_s, None if trace.clock is None else trace.clock + timedelta(seconds=begin_s)
 
 
 @dataclass(frozen=True)
@@ -198,8 +244,7 @@ class Scene:
     @classmethod
     def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
         """Read what settings name for a trace."""
-        begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
-        first = None if trace.clock is None else trace.clock + timedelta(seconds=begin_s)
+        (begin_s, first), nap_s = first_arrival(trace), settings.sleep_after_s
         carbon, tariff = (settings.over_time(what, begin_s, first) for what in ("carbon", "money"))
         assert isinstance(carbon, Carbon)
         of_files = [one for one in (carbon, tariff) if one is not None and one.source]

@@ -86,7 +86,8 @@ class Journal:
     def within(self, folder: str) -> Journal:
         """Journal of a folder below, which goes on where there is one."""
         below = replace(self, folder=Path(self.folder) / folder)
-        return replace(below, resume=self.resume and (below._checkpoints / OPTIONS).exists())
+        begun = any(Path(below.folder).glob(f"**/{CHECKPOINTS}/{OPTIONS}"))
+        return replace(below, resume=self.resume and begun)
 
     @property
     def _checkpoints(self) -> Path:

@@ -17,7 +17,7 @@ from typing import get_args
 import numpy as np
 
 from wattsched.instances.errors import require_known, require_range
-from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
@@ -31,6 +31,7 @@ from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
 from wattsched.report.saved import (
     LATE,
+    EventCost,
     Interval,
     Point,
     PolicySavings,
@@ -205,12 +206,17 @@ def savings(
     study = _Study(baseline, ordered, settings, pacing, executor, progress, journal)
     tested = INPUTS if inputs is None else inputs
     further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
-    planned(len(traces) * (1 + len(policies) * len(ordered)), further)
+    unlimited = 0 if settings.signal is None else 1 + len(policies)
+    planned(len(traces) * (1 + len(policies) * len(ordered) + unlimited), further)
     base = study.baseline_of(traces)
-    found = [
-        _saved(policy, [study.points(traces, base, policy, level) for level in ordered], base)
-        for policy in policies
-    ]
+    events = [*study.events(traces, baseline, [known.outcome for known in base.values()])]
+    found = list[PolicySavings]()
+    for policy in policies:
+        held = [run for _, run in study._runs(traces, policy)]
+        points = [[_point(*pair) for pair in zip(base.values(), held, strict=True)]]
+        points += [study.points(traces, base, policy, level) for level in ordered[1:]]
+        found.append(_saved(policy, points, base))
+        events += study.events(traces, policy, held)
     # The smallest budget within which completion is no later on average; else the largest.
     near = max([0, *(k for k, (point, *_) in enumerate(found[-1].points) if point.completion <= 1.0)])
 
@@ -253,6 +259,7 @@ def savings(
         record=record,
         doubts=[*doubts(baseline, energy_j.mean, record), *one.outcome.meter.stale(one.outcome.begin_s)],
         groups=groups_of([known.outcome for known in base.values()], by, clock_s),
+        events=events,
     )
 
 
@@ -323,6 +330,20 @@ class _Study:
         joules = self.power_w(base, level) * self.settings.period_s if math.isfinite(level) else None
         return [_point(base[seed], run) for seed, run in self._runs(traces, policy, joules, level)]
 
+    def events(
+        self, traces: Mapping[int, Trace], policy: str, held: Sequence[Outcome]
+    ) -> Iterator[EventCost]:
+        """Replay a policy without the signal, if there is one, and yield what it costs."""
+        if self.settings.signal is None:
+            return
+        journal = self.journal and self.journal.within("no-signal")
+        free = replace(self, settings=self.settings.without_signal, journal=journal)
+        rows = [
+            _event_row(run, under, self.settings.events(under.trace))
+            for (_, run), under in zip(free._runs(traces, policy), held, strict=True)
+        ]
+        yield EventCost(policy, *np.mean(rows, axis=0).tolist())
+
     def _runs(
         self, traces: Mapping[int, Trace], policy: str, joules: float | None = None, level: float = math.inf
     ) -> Iterator[tuple[int, Outcome]]:
@@ -352,6 +373,29 @@ def _point(base: _Base, outcome: Outcome) -> Point:
         late=float(np.mean(then_s > LATE * now_s)),
         users=_by_user(trace.users, then_s, now_s),
     )
+
+
+def _event_row(free: Outcome, held: Outcome, events: FloatArray) -> list[float]:
+    """Figures of `EventCost` of a replay under a signal against one without."""
+
+    def saved_j(until_s: FloatArray) -> FloatArray:
+        """Joules less until each time."""
+        until_s = until_s.clip(free.begin_s, max(free.end_s, held.end_s))
+        before_j, now_j = (one.meter.power.steps.integral(until_s) for one in (free, held))
+        return before_j - now_j
+
+    begin_s, end_s, worth = events.T
+    covered_s = np.maximum.accumulate(end_s)  # events may overlap, and count once
+    not_drawn_j = saved_j(covered_s) - saved_j(np.append(begin_s[0], np.maximum(begin_s[1:], covered_s[:-1])))
+    restarts = held.jobs.restarts.sum() - free.jobs.restarts.sum()
+    return [
+        float(not_drawn_j.sum()),
+        float(worth @ (saved_j(end_s) - saved_j(begin_s))) / J_PER_KWH,
+        float(held.jct_s.mean() / free.jct_s.mean()),
+        float(np.percentile(held.jct_s, 99) / np.percentile(free.jct_s, 99)),
+        float(restarts),
+        max((seconds for _, seconds in held.cap_used()), default=0.0),
+    ]
 
 
 def _by_user(users: Sequence[str], then_s: FloatArray, now_s: FloatArray) -> dict[str, float]:

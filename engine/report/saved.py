@@ -148,6 +148,31 @@ class PolicySavings:
 
 
 @dataclass(frozen=True)
+class EventCost:
+    """What a signal costs under a policy, against the same without the signal; means over seeds, no budget.
+
+    Attributes
+    ----------
+    not_drawn_j : float
+        Joules that the cluster draws less while limits of the signal hold.
+    earns : float
+        Money for those of its wishes.
+    completion, p99 : float
+        Mean and 99th percentile of completion time, over those without the signal.
+    restarts, above_s : float
+        Restarts more, and seconds above the limit.
+    """
+
+    policy: str
+    not_drawn_j: float
+    earns: float
+    completion: float
+    p99: float
+    restarts: float
+    above_s: float
+
+
+@dataclass(frozen=True)
 class Sensitivity:
     """Part of the energy that a policy saves with an input at its two ends; None where none is saved."""
 
@@ -191,6 +216,8 @@ class Savings:
     doubts : list of str
         Totals that can hardly be right.
     groups : list of Group
+    events : list of EventCost
+        Of the baseline and of every policy, where there is a signal.
     """
 
     baseline: str
@@ -211,6 +238,7 @@ class Savings:
     record: Recorded | None = None
     doubts: list[str] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    events: list[EventCost] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wattsched.instances.units import J_PER_KWH
 from wattsched.report.saved import LATE
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
@@ -65,7 +66,7 @@ def saved(found: Savings) -> Told:
 
 def tables_of(found: Savings) -> list[Told]:
     """All tables that have rows."""
-    tables = (recorded, saved, split, losers, sensitivity, frontier)
+    tables = (recorded, saved, events, split, losers, sensitivity, frontier)
     return [told for table in tables if (told := table(found))[3]]
 
 
@@ -81,6 +82,24 @@ def recorded(found: Savings) -> Told:
     ]
     note = f"watts measured for {percent(record.measured)} of the GPU time, of the models for the rest"
     return "Recorded", note, columns, rows
+
+
+def events(found: Savings) -> Told:
+    """Build the table of what a signal costs under each policy."""
+    columns = ["policy", ">not drawn", ">earns", ">mean", ">p99", ">restarts", ">time above"]
+    rows = [
+        [
+            one.policy,
+            f"{number(one.not_drawn_j / J_PER_KWH, 3)} kWh",
+            money(one.earns, found.currency) if one.earns else "",
+            percent(one.completion),
+            percent(one.p99),
+            f"{one.restarts:+,.3g}",
+            duration(one.above_s),
+        ]
+        for one in found.events
+    ]
+    return "Events", "completion in percent of that without the signal, restarts beyond its", columns, rows
 
 
 def split(found: Savings) -> Told:

@@ -191,8 +191,12 @@ class ShiftingInstance(Strict):
             else one
             for name, one in self.power_domains.items()
         }
-        site = self.power_w if None not in least else _lower(self.power_w, least[None])
-        return self.model_copy(update={"power_w": site, "power_domains": domains})
+        site = self if None not in least else self.capped(least[None])
+        return site.model_copy(update={"power_domains": domains})
+
+    def capped(self, limit_w: FloatArray) -> ShiftingInstance:
+        """Return the instance with a limit on the watts of all GPUs in each slot, beside its own cap."""
+        return self.model_copy(update={"power_w": _lower(self.power_w, limit_w)})
 
     def table_of(self, job: ShiftingJob) -> OptionTable:
         """Table of a job; KeyError if it names an unknown one."""

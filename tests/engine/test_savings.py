@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +20,7 @@ from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, replay_jobs
 from wattsched.replaying.savings import INPUTS, Input, savings
 from wattsched.report.saved import Interval, Point, Savings, best_within
-from wattsched.report.savings import sensitivity
+from wattsched.report.savings import events, sensitivity
 
 PARTS = st.floats(0.05, 3.0)
 
@@ -226,8 +228,8 @@ def dated(tmp_path):
 
 def study(source, **more) -> Savings:
     options = {"policies": ("backfill+zeus",), "levels": (1.0, 0.5), "inputs": ()}
-    settings = ReplaySettings(period_s=3600.0, carbon=300.0, tariff=0.2)
-    return savings(source, homogeneous_cluster(1, 8, "A100"), settings=settings, **{**options, **more})
+    options["settings"] = ReplaySettings(period_s=3600.0, carbon=300.0, tariff=0.2)
+    return savings(source, homogeneous_cluster(1, 8, "A100"), **{**options, **more})
 
 
 @pytest.mark.parametrize("by", [("month",), ("account",), ("account", "month")])
@@ -267,16 +269,16 @@ def test_watts_that_no_gpus_draw_are_pointed_at(tmp_path) -> None:
 
 
 def test_an_interrupted_study_goes_on(dated, tmp_path) -> None:
-    whole, journal = study(dated, journal=Journal(tmp_path / "kept")), Journal(tmp_path / "kept", resume=True)
-    stepped = []
-    again = study(dated, journal=journal, progress=lambda replay, seed, resumed: stepped.append(replay))
-    assert again == whole == study(dated)
+    options, journal = {"inputs": INPUTS[:1]}, Journal(tmp_path / "kept", resume=True)
+    whole, stepped = study(dated, journal=replace(journal, resume=False), **options), []
+    told = {"progress": lambda replay, seed, resumed: stepped.append(replay)}
+    assert study(dated, journal=journal, **told, **options) == whole == study(dated, **options)
     assert not stepped  # All were complete.
     with pytest.raises(ValueError, match=r"resume: .* are of `baseline` backfill, not fifo"):
         study(dated, journal=journal, baseline="fifo")
     for file in (tmp_path / "kept" / "backfill+zeus").glob("*/checkpoints/*.done"):
         file.unlink()
-    assert study(dated, journal=journal) == whole
+    assert study(dated, journal=journal, **options) == whole
 
 
 def test_parts_that_a_trace_does_not_tell_are_refused(source) -> None:
@@ -316,3 +318,84 @@ def test_more_gpus_than_there_are_are_pointed_at_in_a_list_of_ones_own(tmp_path,
     moment = when.get(at, "on 2026-11-01 09:00:00 UTC")
     found = [str(one.message) for one in told if "doubtful" in str(one.message)]
     assert found == [f"{file}: doubtful: jobs hold 12 GPUs {moment}, of 8 that there are, 4 GPU h"]
+
+
+EVENTS = {
+    "limits": [
+        {"from": "2026-10-31T22:20Z", "to": "2026-10-31T22:50Z", "power_w": 1300.0},
+        {"from": "2026-10-31T22:40Z", "to": "2026-10-31T23:10Z", "power_w": 1200.0, "worth_per_kwh": 2.0},
+        {"from": "2026-11-01T00:10Z", "to": "2026-11-01T00:25Z", "power_w": 1200.0, "worth_per_kwh": 3.0},
+    ]
+}
+
+
+@pytest.mark.parametrize("wishes", [False, True])
+def test_events_cost_what_replays_without_the_signal_do_not(dated, tmp_path, wishes) -> None:
+    """Kilowatt hours and money against sums over the minutes of both replays."""
+    file = tmp_path / "july.json"
+    file.write_text(json.dumps(EVENTS))
+    settings = ReplaySettings(period_s=3600.0, signal=file, wishes=wishes)
+    journal, told, cluster = Journal(tmp_path / "kept"), [], homogeneous_cluster(1, 8, "A100")
+    options = {"policies": ("fifo",), "levels": (1.0, 0.5), "seeds": (0,), "inputs": (), "settings": settings}
+    found = savings(dated, cluster, **options, journal=journal, planned=lambda *counts: told.append(counts))
+    assert told == [(6, 0)]
+    assert [one.policy for one in found.events] == ["backfill", "fifo"]
+    (trace,) = dated.traces(cluster, [0]).values()
+    limits = EVENTS["limits"] if wishes else EVENTS["limits"][:1]
+    midnight_s = datetime(2026, 10, 31, tzinfo=UTC).timestamp()
+    spans = [
+        [int(datetime.fromisoformat(one[end]).timestamp() - midnight_s) for end in ("from", "to")]
+        for one in limits
+    ]
+    for one in found.events:
+        (_, free), (_, held) = (
+            next(iter(replay_jobs({0: trace}, [one.policy], settings=each)))
+            for each in (ReplaySettings(period_s=3600.0), settings)
+        )
+        first_s = free.begin_s - 22 * 3600.0
+        kwh = {
+            second: float(
+                free.meter.power.steps.at(first_s + second) - held.meter.power.steps.at(first_s + second)
+            )
+            / 3.6e6
+            for second in range(22 * 3600, 25 * 3600)
+        }
+        seconds = {second for begin, end in spans for second in range(begin, end)}
+        assert one.not_drawn_j / 3.6e6 == pytest.approx(sum(kwh[s] for s in seconds), rel=1e-6, abs=1e-3)
+        earned = sum(
+            limit.get("worth_per_kwh", 0.0) * sum(kwh[s] for s in range(*span))
+            for limit, span in zip(limits, spans, strict=True)
+        )
+        assert one.earns == pytest.approx(earned, abs=1e-3)
+        assert one.completion == pytest.approx(held.jct_s.mean() / free.jct_s.mean())
+        assert one.p99 == pytest.approx(np.percentile(held.jct_s, 99) / np.percentile(free.jct_s, 99))
+        assert one.restarts == held.jobs.restarts.sum() - free.jobs.restarts.sum()
+        assert one.above_s == 0.0
+        assert one.completion > 1.0
+    stepped = []
+    again = replace(journal, resume=True)
+    assert found == savings(dated, cluster, **options, journal=again, progress=lambda *of: stepped.append(of))
+    assert not stepped
+    title, _, columns, rows = events(found)
+    assert (title, len(rows), len(columns)) == ("Events", 2, len(rows[0]))
+    assert (rows[0][columns.index(">earns")] != "") == wishes
+
+
+def test_wishes_need_a_signal_and_are_told_of(dated, tmp_path) -> None:
+    with pytest.raises(ValueError, match="`wishes` needs `signal`"):
+        ReplaySettings(wishes=True)
+    file = tmp_path / "july.json"
+    file.write_text(json.dumps(EVENTS))
+    (trace,) = dated.traces(homogeneous_cluster(1, 8, "A100"), [0]).values()
+    with pytest.warns(UserWarning, match="2 of 3 limits are wishes, and limit nothing"):
+        next(replay_jobs({0: trace}, ["fifo"], settings=ReplaySettings(signal=file)))
+
+
+def test_a_signal_without_limits_costs_nothing(dated, tmp_path) -> None:
+    file = tmp_path / "none.json"
+    file.write_text("{}")
+    found = study(dated, seeds=(0,), settings=ReplaySettings(period_s=3600.0, signal=file))
+    figures = [
+        (one.not_drawn_j, one.earns, one.completion, one.restarts, one.above_s) for one in found.events
+    ]
+    assert figures == [(0.0, 0.0, 1.0, 0.0, 0.0)] * 2

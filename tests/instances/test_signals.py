@@ -129,3 +129,22 @@ def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, text: str, words: str
     file.write_text(text)
     with pytest.raises(InputError, match=words):
         read_signal(file)
+
+
+@given(st.lists(LIMITS, min_size=1, max_size=6), st.integers(0, 5))
+def test_granted_wishes_are_firm_limits(limits: list[dict[str, Any]], number: int) -> None:
+    signal = Signal.model_validate({"baseline_w": 1000.0, "limits": [row(one) for one in limits]})
+    wish = signal.limits[number % len(limits)]
+    assert wish.model_copy(update={"worth_per_kwh": None}) in signal.granting(wish).limits
+    times_s = BEGIN_S + 60.0 * np.arange(0, 130)
+    firm = Signal.model_validate(
+        {"baseline_w": 1000.0, "limits": [row(one | {"worth": None}) for one in limits]}
+    )
+    for domain in (None, "feed"):
+        everything, asked = (
+            of.limit(domain).least(times_s, times_s + 60.0) for of in (signal.granting(), firm)
+        )
+        assert everything.tolist() == asked.tolist()
+        one = signal.granting(wish).limit(domain).least(times_s, times_s + 60.0)
+        assert (everything <= one).all()
+        assert (one <= signal.limit(domain).least(times_s, times_s + 60.0)).all()

@@ -117,6 +117,31 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
     The totals are ``average_completion_s``, ``energy_j``, ``carbon_g`` and ``money`` (with a forecast),
     ``unfinished`` jobs and ``restarts``.
     """
+    sums = _sums_of(instance, decision)
+    for name, (pools, cap_w, idle_w) in caps_of(instance).items():
+        drawn_w = idle_w + np.sum([sums.extra_w[pool] for pool in pools], axis=0)
+        sums.faults += [
+            f"slot {slot}: {drawn_w[slot]:.10g} W are drawn under the cap {name} of {cap_w[slot]:.10g} W"
+            for slot in np.flatnonzero(drawn_w > cap_w * (1 + ROUNDING))
+        ]
+    weights = sum(job.weight for job in instance.jobs)
+    totals = {"average_completion_s": sums.weighted_completion_s / weights if weights else 0.0}
+    totals |= {name: float(line @ sums.joules) for name, line in per_joule(instance).items()}
+    totals |= {"unfinished": sums.unfinished, "restarts": sums.restarts}
+    sums.faults += budget_faults(instance.budgets, totals, TOLERANCE)
+    criterion = CRITERIA.get(instance.objective, "")
+    return Report(sums.faults, totals.get(BUDGETS.get(criterion, "")), totals)
+
+
+def draw_of(instance: ShiftingInstance, decision: ShiftingDecision) -> tuple[FloatArray, FloatArray]:
+    """Return the most watts that all GPUs draw in each slot, as caps count them, and their joules in it."""
+    sums = _sums_of(instance, decision)
+    idle_w = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values())
+    return idle_w + np.sum([*sums.extra_w.values()], axis=0), sums.joules[:-1]
+
+
+def _sums_of(instance: ShiftingInstance, decision: ShiftingDecision) -> _Sums:
+    """Follow all jobs through their slots, and find what is wrong with jobs and GPUs."""
     sums = _Sums(
         joules=np.zeros(instance.slots + 1),
         held={name: np.zeros(instance.slots, dtype=np.int64) for name in instance.pools},
@@ -133,19 +158,7 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
             held = sums.held[name][slot]
             sums.faults.append(f"slot {slot}: {held} GPUs of pool '{name}' are used, it has {pool.gpus}")
         sums.joules[:-1] += pool.idle_power_w * (pool.gpus * instance.slot_s - sums.busy_gpu_s[name])
-    for name, (pools, cap_w, idle_w) in caps_of(instance).items():
-        drawn_w = idle_w + np.sum([sums.extra_w[pool] for pool in pools], axis=0)
-        sums.faults += [
-            f"slot {slot}: {drawn_w[slot]:.10g} W are drawn under the cap {name} of {cap_w[slot]:.10g} W"
-            for slot in np.flatnonzero(drawn_w > cap_w * (1 + ROUNDING))
-        ]
-    weights = sum(job.weight for job in instance.jobs)
-    totals = {"average_completion_s": sums.weighted_completion_s / weights if weights else 0.0}
-    totals |= {name: float(line @ sums.joules) for name, line in per_joule(instance).items()}
-    totals |= {"unfinished": sums.unfinished, "restarts": sums.restarts}
-    sums.faults += budget_faults(instance.budgets, totals, TOLERANCE)
-    criterion = CRITERIA.get(instance.objective, "")
-    return Report(sums.faults, totals.get(BUDGETS.get(criterion, "")), totals)
+    return sums
 
 
 def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | None, sums: _Sums) -> None:

@@ -15,6 +15,7 @@ from tests.strategies.effort import examples
 from wattsched import plot
 from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP
+from wattsched.solving.offers import Cut, Offer
 
 from .cases import curves, outcome, saved, tradeoff
 
@@ -160,6 +161,27 @@ def test_a_frontier_of_replays_leaves_out_what_another_beats_in_both() -> None:
     best = [p for p in points if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)]
     lines = [line for line in axes.lines if line.get_label() == "none is better in both"]
     assert sum(len(line.get_xdata()) for line in lines) == (len(best) if len(best) > 1 else 0)
+
+
+def test_cuts_are_steps_over_what_no_plan_beats() -> None:
+    def offer(*cuts: Cut) -> Offer:
+        about = {"objective": "mean-completion", "slot_s": 1800.0, "weight": 2.0}
+        return Offer.model_construct(**about, cuts=[*cuts])
+
+    def cut(slots: int, k: int, **more: Any) -> Cut:
+        loss = {"loss": 3600.0 * k * slots, "least_loss": 900.0 * k}
+        return Cut.model_construct(first_slot=1, slots=slots, power_w=500.0 * k, **(loss | more))
+
+    cuts = [*(cut(slots, k) for slots in (1, 2) for k in (1, 2)), cut(2, 4, loss=None)]
+    axes = plot.frontier(offer(*cuts))
+    names = [str(line.get_label()) for line in axes.lines]
+    assert [name for name in names if name[0] != "_"] == ["30 min", "1 h", "no plan loses less"]
+    shown = [line.get_data() for line in axes.lines[:4]]
+    assert [[*x] for x, _ in shown] == [[0.0, 0.5, 1.0]] * 4
+    assert [[*y] for _, y in shown] == [[0.0, 2.0, 4.0], [0.0, 0.5, 1.0], [0.0, 4.0, 8.0], [0.0, 0.5, 1.0]]
+    assert (axes.lines[0].get_drawstyle(), axes.lines[1].get_drawstyle()) == ("steps-pre", "steps-post")
+    with pytest.raises(ValueError, match="found: must be with cuts"):
+        plot.frontier(offer())
 
 
 def test_a_frontier_of_savings_is_relative_to_the_baseline() -> None:

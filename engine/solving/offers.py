@@ -1,0 +1,218 @@
+"""What a site can sell: less draw for some time, and what that costs the jobs of a shifting horizon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from wattsched.formulations.timer import Timer
+from wattsched.instances.errors import require, require_range
+from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.instances.signals import Limit, Signal
+from wattsched.reading.arguments import require_types
+from wattsched.results.result import Count, Finite, Result, TerminationReport
+from wattsched.solving.engine import seconds_of, solve, sound_instance
+from wattsched.topology.fields import Strict
+from wattsched.verification.report import ROUNDING
+from wattsched.verification.shifting.checker import caps_of, draw_of
+
+_LEAST_S, _FLOOR = 1e-3, 1e-6
+"""Least time limit in seconds, and part of the draw that a cap, which is above 0, leaves at least."""
+_FIRST, _HALVINGS = 3, 5
+"""The plan without an event may take one part in so many of the time; the largest cut is halved so often."""
+
+
+class Cut(Strict):
+    """A plan that draws less in some slots, against the plan without the event.
+
+    Attributes
+    ----------
+    first_slot, slots : int
+        Slots of the event.
+    power_w : float, optional
+        Watts that are drawn less in each of them; None for a wish.
+    wish : Limit, optional
+    not_drawn_j, loss : float, optional
+        Joules less in these slots, and by how much the objective is worse; None without a plan.
+    least_loss : float
+        No plan loses less, as certificates prove.
+    result : Result
+        The plan, or why there is none.
+    """
+
+    first_slot: Count
+    slots: Count
+    power_w: Finite | None = None
+    wish: Limit | None = None
+    not_drawn_j: Finite | None = None
+    loss: Finite | None = None
+    least_loss: Finite = 0.0
+    result: Result
+
+
+class Offer(Strict):
+    """Result of `offer`: the plan without an event, and cuts by duration and watts, or by wish.
+
+    Attributes
+    ----------
+    weight : float
+        Sum of the jobs' weights: times it, a loss of average completion is the sum of what all jobs lose.
+    """
+
+    format: Literal["wattsched-offer/1"] = "wattsched-offer/1"
+    instance: str
+    objective: str
+    slot_s: Finite
+    currency: str | None
+    weight: Finite
+    plan: Result
+    cuts: list[Cut] = []
+
+    @property
+    def termination(self) -> TerminationReport:
+        """How the plan without an event ended."""
+        return self.plan.termination
+
+
+def offer(
+    instance: ShiftingInstance | str | Path,
+    at_s: float = 0.0,
+    lasts_s: Sequence[float] = (),
+    *,
+    points: int = 6,
+    signal: Signal | None = None,
+    start: str | datetime = "",
+    time_limit: float | None = None,
+    **options: Any,
+) -> Offer:
+    """Plan a horizon under cuts of its draw, from nothing to the most that can be kept, and under wishes.
+
+    Cuts are below the watts of the plan without the event, slot by slot. The most that can be kept is found
+    to a 32nd; larger cuts end with a proof that no plan keeps them, where there is time for one.
+
+    Parameters
+    ----------
+    instance : ShiftingInstance, str or Path
+    at_s : float
+        Seconds from the horizon's begin to that of the event, which takes all slots that it touches.
+    lasts_s : sequence of float
+        Durations of the event in seconds.
+    points : int
+        Evenly spaced cuts of each duration.
+    signal : Signal, optional
+        Its firm limits hold throughout; each of its wishes that is lower is taken alone.
+    start : str or datetime
+        When the horizon begins, for a signal; UTC unless it has a zone.
+    time_limit : float, optional
+        Wall-clock seconds for all plans together.
+    **options
+        As for `solve`.
+
+    Raises
+    ------
+    ValueError
+        For an event beyond the horizon, and a signal without a wish that is lower within it.
+    """
+    require_types(offer, locals())
+    horizon, _ = sound_instance(instance)
+    require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
+    require_range(points >= 1, "points", "at least 1", points)
+    events, wishes = {_slots(horizon, at_s, lasting): None for lasting in lasts_s}, []
+    if signal is not None:
+        asked, horizon = horizon, horizon.under(signal, start)
+        for wish in signal.limits:
+            granted = asked if wish.worth_per_kwh is None else asked.under(signal.granting(wish), start)
+            if slots := _lower(granted, horizon):
+                wishes.append((wish, granted, slots))
+        require_range(bool(wishes), "signal", "one with a wish below its firm limits in the horizon", "none")
+    timer, calls_left = Timer(seconds_of("time_limit", time_limit)), _FIRST
+
+    def plan(of: ShiftingInstance, earlier: Result | None = None) -> Result:
+        """Solve an instance from an earlier plan, in its part of the time that is left."""
+        nonlocal calls_left
+        if (left_s := timer.share(1.0 / max(1, calls_left)).limit_s) is not None:
+            options["time_limit"] = max(_LEAST_S, left_s)
+        calls_left -= 1
+        return solve(of, initial_solution=earlier, **options)
+
+    def against_first(event: range, result: Result, bound: float, **about: Any) -> Cut:
+        """Tell what a plan loses, with a bound on the objective of all plans."""
+        about |= {"first_slot": event.start, "slots": len(event), "result": result}
+        if result.decision is None:
+            return Cut(**about)
+        before_j, now_j = (draw_of(horizon, one.decision)[1][event] for one in (first, result))
+        loss, least = (
+            max(0.0, value - (first.objective or 0.0)) for value in (result.objective or 0.0, bound)
+        )
+        return Cut(
+            not_drawn_j=float((before_j - now_j).sum()), loss=loss, least_loss=min(loss, least), **about
+        )
+
+    def cuts_of(event: range, later: int) -> list[Cut]:
+        """Find the most that can be kept in an event; return evenly spaced cuts up to it, and larger ones."""
+        most_w = draw_of(horizon, first.decision)[0][event]
+        idle_w = sum(pool.gpus * pool.idle_power_w for pool in horizon.pools.values())
+        all_w, kept, lost = max(0.0, float(most_w.min()) - idle_w), {0.0: first}, dict[float, Result]()
+
+        def attempt(cut_w: float) -> None:
+            """Plan under a cut, from the plan of the next larger one, which keeps it, too."""
+            limit_w = np.full(horizon.slots, np.inf)
+            limit_w[event] = np.maximum(most_w - cut_w, _FLOOR * most_w)
+            result = plan(horizon.capped(limit_w), kept[min((w for w in kept if w > cut_w), default=0.0)])
+            (lost if result.decision is None else kept)[cut_w] = result
+
+        nonlocal calls_left
+        calls_left = later + points + _HALVINGS
+        if all_w > 0:
+            attempt(all_w)
+        for _ in range(_HALVINGS if lost else 0):
+            attempt((min(lost) + max(kept)) / 2)
+        calls_left = later + points - 1
+        for cut_w in np.linspace(max(kept), 0.0, points + 1)[1:-1].tolist() if max(kept) > 0 else ():
+            attempt(cut_w)
+        bound, found = _proven(first), list[Cut]()
+        for cut_w, result in sorted((kept | lost).items())[all_w > 0 :]:
+            bound = max(bound, _proven(result) if cut_w in kept else bound)  # holds for larger cuts, too
+            found.append(against_first(event, result, bound, power_w=cut_w))
+        return found
+
+    first, cuts = plan(horizon), list[Cut]()
+    if first.decision is not None:
+        for done, event in enumerate(events, 1):
+            cuts += cuts_of(event, (len(events) - done) * (points + _HALVINGS) + len(wishes))
+        calls_left = len(wishes)
+        for wish, granted, slots in wishes:
+            result = plan(granted, first)
+            cuts.append(against_first(slots, result, max(map(_proven, (first, result))), wish=wish))
+    about = {name: getattr(horizon, name) for name in ("objective", "slot_s", "currency")}
+    weight = sum(job.weight for job in horizon.jobs)
+    return Offer(instance=horizon.name, weight=weight, plan=first, cuts=cuts, **about)
+
+
+def _slots(horizon: ShiftingInstance, at_s: float, lasts_s: float) -> range:
+    """Slots that an event touches; a ValueError where they are not all within the horizon."""
+    left_s = horizon.horizon_s - at_s if 0 <= at_s < horizon.horizon_s else 0.0
+    require_range(left_s > 0, "at_s", f"in the horizon, from 0 to below {horizon.horizon_s:g} s", at_s)
+    within = 0 < lasts_s <= left_s * (1 + ROUNDING)
+    require_range(within, "lasts_s", f"above 0 and end within the horizon, after {left_s:g} s", lasts_s)
+    begin, end = (time_s / horizon.slot_s for time_s in (at_s, at_s + lasts_s))
+    return range(math.floor(begin + ROUNDING), math.ceil(end - ROUNDING))
+
+
+def _lower(one: ShiftingInstance, other: ShiftingInstance) -> range:
+    """Slots from the first to the last in which a cap of an instance is below that of another."""
+    caps = caps_of(other)
+    lower = [
+        watts < (caps[name][1] if name in caps else np.inf) for name, (_, watts, _) in caps_of(one).items()
+    ]
+    slots = np.flatnonzero(np.any(lower, axis=0)).tolist() if lower else []
+    return range(slots[0], slots[-1] + 1) if slots else range(0)
+
+
+def _proven(result: Result) -> float:
+    return -math.inf if result.certificate is None else result.certificate.bound

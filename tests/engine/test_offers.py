@@ -1,0 +1,165 @@
+"""Offers against every plan of tiny horizons, wishes against theirs, and what is refused."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+import wattsched
+from tests.brute_force.shifting import schedules
+from tests.strategies.shifting import tiny
+from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
+from wattsched.instances.signals import Signal
+from wattsched.solving.offers import Offer
+
+SAME = 1e-6
+START = "2026-07-14T12:00Z"
+
+
+def least_under(instance: ShiftingInstance, limit_w: list[float]) -> float | None:
+    """Least average completion time of plans that draw no more in each slot; None without one."""
+    idle_w = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values())
+    weights, best = sum(job.weight for job in instance.jobs), None
+    for chosen in product(*([*schedules(instance, job)] for job in instance.jobs)):
+        watts, held, lateness = [idle_w] * instance.slots, dict[Any, int](), 0.0
+        for job, (choice, cells, finish, _) in zip(instance.jobs, chosen, strict=True):
+            table = instance.table_of(job)
+            for cell, gpus in cells:
+                held[cell] = held.get(cell, 0) + gpus
+            for slot, row in enumerate(choice):
+                if row is not None:
+                    idle = table.gpus[row] * instance.pools[table.pool[row]].idle_power_w
+                    watts[slot] += table.power_w[row] - idle
+            lateness += job.weight * (finish - job.arrival_s)
+        fits = all(gpus <= instance.pools[pool].gpus for (pool, _), gpus in held.items())
+        if fits and all(w <= most * (1 + 1e-9) for w, most in zip(watts, limit_w, strict=True)):
+            best = min(lateness / weights, best if best is not None else lateness / weights)
+    return best
+
+
+def horizon(seed: int, must_finish: bool = False) -> ShiftingInstance:
+    """One of the tiny ones, for completion alone."""
+    instance = tiny(seed)
+    jobs = [job.model_copy(update={"must_finish": must_finish or job.must_finish}) for job in instance.jobs]
+    free = {"budgets": HorizonBudgets(), "objective": "mean-completion", "jobs": jobs}
+    return instance.model_copy(update=free)
+
+
+@pytest.mark.parametrize("must_finish", [False, True])
+@pytest.mark.parametrize("seed", [1, 4, 7, 9, 12])
+def test_every_cut_loses_what_the_best_plan_under_it_loses(seed: int, must_finish: bool) -> None:
+    instance = horizon(seed, must_finish)
+    found = wattsched.offer(instance, 0.0, [instance.slot_s, 2 * instance.slot_s], points=3, gap=SAME)
+    free = least_under(instance, [float("inf")] * instance.slots)
+    if free is None:
+        assert found.termination.reason == "infeasible"
+        assert found.cuts == []
+        return
+    assert found.plan.objective == pytest.approx(free, rel=SAME)
+    most_w = drawn(instance, found)
+    for slots in (1, 2):
+        cuts = [cut for cut in found.cuts if cut.slots == slots]
+        for cut in cuts:
+            limit = [
+                w - (cut.power_w or 0.0) if slot < slots else float("inf") for slot, w in enumerate(most_w)
+            ]
+            best = least_under(instance, limit)
+            assert (best is None) == (cut.loss is None)
+            if best is not None:
+                assert cut.loss == pytest.approx(best - free, abs=SAME * free * 2)
+                assert cut.least_loss <= best - free + SAME * free
+        losses = [cut.loss for cut in cuts if cut.loss is not None]
+        assert losses == sorted(losses)
+        assert [cut.power_w for cut in cuts] == sorted(cut.power_w for cut in cuts)
+
+
+def drawn(instance: ShiftingInstance, found: Offer) -> list[float]:
+    """Watts of the first plan by slot, written out by hand."""
+    idle_w = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values())
+    watts = [idle_w] * instance.slots
+    jobs = {job.name: job for job in instance.jobs}
+    for schedule in found.plan.decision.jobs:
+        table = instance.table_of(jobs[schedule.job])
+        for run in schedule.runs:
+            [power_w] = {
+                table.power_w[row]
+                for row in range(len(table.gpus))
+                if (table.gpus[row], table.pool[row]) == (run.gpus, run.pool)
+                if table.frequency_mhz is None or table.frequency_mhz[row] == run.frequency_mhz
+            }
+            for slot in range(run.first_slot, run.first_slot + run.slots):
+                watts[slot] += power_w - run.gpus * instance.pools[run.pool].idle_power_w
+    return watts
+
+
+def one_job(**job: Any) -> ShiftingInstance:
+    """A job of three hours at full watts on four slots of an hour."""
+    table = {"pool": ["a"] * 2, "gpus": [2] * 2, "power_limit_w": [200.0, 400.0]}
+    job = {"name": "j", "options": "t", "remaining_work": 3 * 3600.0, **job}
+    document = {
+        "problem": "shifting",
+        "slots": 4,
+        "pools": {"a": {"gpus": 2, "idle_power_w": 50.0}},
+        "tables": {"t": {**table, "power_w": [400.0, 800.0], "rate": [0.5, 1.0]}},
+        "jobs": [job],
+    }
+    return ShiftingInstance.model_validate(document)
+
+
+def test_the_figures_of_a_cut_by_hand() -> None:
+    """Half the watts for an hour: half an hour later, and 0.4 kWh less. The most is all beyond idle GPUs."""
+    found = wattsched.offer(one_job(), 3600.0, [3600.0], points=7, gap=SAME)
+    cuts = {round(cut.power_w): cut for cut in found.cuts}
+    assert [*cuts] == [100, 200, 300, 400, 500, 600, 700]
+    for watts, loss_s, kwh in (
+        (100, 1800.0, 0.4),
+        (400, 1800.0, 0.4),
+        (500, 3600.0, 0.7),
+        (700, 3600.0, 0.7),
+    ):
+        assert cuts[watts].loss == pytest.approx(loss_s)
+        assert cuts[watts].not_drawn_j == pytest.approx(kwh * 3.6e6)
+        assert cuts[watts].least_loss == pytest.approx(loss_s, rel=1e-3)
+
+
+def test_the_most_that_can_be_kept_is_found_and_the_rest_refused_with_proof() -> None:
+    """Three hours of work, an hour at half speed at most: a second hour below 800 W is one too many."""
+    found = wattsched.offer(one_job(must_finish=True), 0.0, [7200.0], points=2, gap=SAME)
+    kept = [cut.power_w for cut in found.cuts if cut.loss is not None]
+    refused = [cut for cut in found.cuts if cut.loss is None]
+    assert kept[-1] <= 400.0 < refused[0].power_w <= kept[-1] + 700 / 32
+    assert all(cut.result.termination.reason == "infeasible" for cut in refused)
+
+
+def test_what_a_wish_earns_and_costs() -> None:
+    firm = {"from": "2026-07-14T12:00Z", "to": "2026-07-14T13:00Z", "power_w": 500.0}
+    wish = {"from": "2026-07-14T14:00Z", "to": "2026-07-14T15:00Z", "power_w": 450.0, "worth_per_kwh": 0.5}
+    later = wish | {"from": "2026-07-20T14:00Z", "to": "2026-07-20T15:00Z"}
+    signal = Signal.model_validate({"limits": [firm, wish, later]})
+    found = wattsched.offer(one_job(), signal=signal, start=START, gap=SAME)
+    assert found.plan.objective == pytest.approx(3.5 * 3600)
+    [taken] = found.cuts
+    assert taken.wish == signal.limits[1]
+    assert taken.not_drawn_j == pytest.approx(0.4 * 3.6e6)
+    assert (taken.loss, taken.least_loss) == (pytest.approx(1800.0), pytest.approx(1800.0, rel=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ([], "a wish below"),
+        ([{"from": "2026-07-14T12:00Z", "power_w": 9.0, "worth_per_kwh": 1.0, "domain": "feed"}], "feed"),
+        ([{"from": "2026-07-20T12:00Z", "power_w": 9.0, "worth_per_kwh": 1.0}], "below its firm limits"),
+    ],
+)
+def test_signals_without_a_wish_that_can_be_taken_are_refused(limits: list[Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        wattsched.offer(one_job(), signal=Signal.model_validate({"limits": limits}), start=START)
+
+
+@pytest.mark.parametrize(("at_s", "lasts_s"), [(-1.0, 10.0), (3600.0, 4 * 3600.0), (0.0, 0.0)])
+def test_events_beyond_the_horizon_are_refused(at_s: float, lasts_s: float) -> None:
+    with pytest.raises(ValueError, match=r"^(at|lasts)_s: must be"):
+        wattsched.offer(one_job(), at_s, [lasts_s])
