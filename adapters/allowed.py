@@ -26,13 +26,17 @@ Range = Annotated[list[NonNegative], Field(min_length=2, max_length=2), AfterVal
 
 
 class JobOptions(Strict):
-    """Fields of an instance's job that a comment or the site's file states."""
+    """Fields of an instance's job that a comment or the site's file states.
+
+    Settings with which it is slower than ``least_progress`` of its best rate on as many GPUs are not offered.
+    """
 
     options: Options | None = None
     model: Name | None = None
     remaining_work: Positive | None = None
     weight: Weight | None = None
     restart_s: NonNegative | None = None
+    least_progress: Annotated[float, Field(gt=0, le=1)] | None = None
     preemptible: bool | None = None
     min_gpus: Count | None = None
     max_gpus: Count | None = None
@@ -62,8 +66,8 @@ class Allow(Strict):
         Whether the watts of such rows are believed, down to those of idle GPUs.
     preemptible, pools : bool
         Whether a job may say that it is not to be stopped, and which GPU types it may have.
-    weight, restart_s, remaining_work, min_gpus, max_gpus, gpu_counts, batch_sizes, frequencies_mhz, \
-power_limits_w : list of two numbers, optional
+    weight, restart_s, least_progress, remaining_work, min_gpus, max_gpus, gpu_counts, batch_sizes, \
+frequencies_mhz, power_limits_w : list of two numbers, optional
         The least and the most that may be stated; none may be where there is no range.
     configurations, configurations_per_user : int
         How many configurations a job may have on the GPU types of the cluster, and all jobs of a user.
@@ -79,6 +83,7 @@ power_limits_w : list of two numbers, optional
     pools: bool = False
     weight: Range | None = None
     restart_s: Range | None = None
+    least_progress: Range | None = None
     remaining_work: Range | None = None
     min_gpus: Range | None = None
     max_gpus: Range | None = None

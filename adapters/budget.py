@@ -79,6 +79,8 @@ class Cap(NamedTuple):
         Watts that may be drawn now.
     soon_w : mapping of str to float
         The least of now and of the cuts that are announced for the next time.
+    later_w : mapping of str to float
+        The least of these and of the cuts that what starts now has to outlast.
     unknown : str
         Why the cap is not known, so that nothing may start; empty where it is.
     alarms : tuple of str
@@ -87,8 +89,14 @@ class Cap(NamedTuple):
 
     now_w: Mapping[str, float]
     soon_w: Mapping[str, float]
+    later_w: Mapping[str, float]
     unknown: str = ""
     alarms: tuple[str, ...] = ()
+
+    @property
+    def cut_later(self) -> bool:
+        """True if less may be drawn under some cap later than soon."""
+        return any(watts < self.soon_w[name] for name, watts in self.later_w.items())
 
     def cuts(self, before: Cap) -> bool:
         """Return True if less may be drawn now under any cap than `before`."""
@@ -112,6 +120,8 @@ class Budget:
         Reads such JSON from elsewhere, instead of the file; `file` names it then.
     ahead_s : float
         Announced cuts count that long before: jobs need time to stop.
+    lasting_s : float
+        Nothing starts that a cut that is announced for so many seconds would stop.
     fail_safe_w : float, optional
         Cap on the site that counts when the file's has not been known for `GRACE_S`.
     domains : collection of str
@@ -123,6 +133,7 @@ class Budget:
     power_w: float | None = None
     file: str | None = None
     ahead_s: float = 60.0
+    lasting_s: float = 0.0
     source: Callable[[], Any] | None = None
     fail_safe_w: float | None = None
     domains: Collection[str] = ()
@@ -150,7 +161,7 @@ class Budget:
         """
         if self.file is None:
             power_w = {"": math.inf if self.power_w is None else self.power_w}
-            return Cap(power_w, power_w)
+            return Cap(power_w, power_w, power_w)
         with self._reading:
             return self._of_file(self.file)
 
@@ -168,9 +179,10 @@ class Budget:
         limits, until = self._last or ({}, None)
         if not unknown and until is not None and last_s >= until.timestamp():
             unknown = f"it counted until {until.isoformat()}"
-        now_w, soon_w = (
-            {"": math.inf} | {name: limit.least_from(first_s, for_s) for name, limit in limits.items()}
-            for for_s in (last_s - first_s, last_s - first_s + self.ahead_s)
+        now_w, soon_w, later_w = (
+            {"": math.inf}
+            | {name: limit.least_from(first_s, last_s - first_s + for_s) for name, limit in limits.items()}
+            for for_s in (0.0, self.ahead_s, max(self.ahead_s, self.lasting_s))
         )
         self._unknown_since_s = min(self._unknown_since_s, self.monotonic()) if unknown else math.inf
         if unknown:
@@ -178,10 +190,10 @@ class Budget:
             if self.fail_safe_w is not None:
                 text += f", from {GRACE_S:.0f} s on at most {self.fail_safe_w:,.0f} W"
                 if self.monotonic() >= self._unknown_since_s + GRACE_S:
-                    for watts in (now_w, soon_w):
+                    for watts in (now_w, soon_w, later_w):
                         watts[""] = min(watts[""], self.fail_safe_w)
             alarms.append(text)
-        return Cap(now_w, soon_w, unknown, tuple(alarms))
+        return Cap(now_w, soon_w, later_w, unknown, tuple(alarms))
 
     def _times(self) -> tuple[float, float, list[str]]:
         """The first and the last time that it may be now, in seconds since 1970, and alarms of the clock."""

@@ -26,6 +26,7 @@ from wattsched.serve.recorded import RecordedSession
 
 _WATCH_S = 0.5
 """Seconds between two looks at the cap while a decision is made."""
+_SHORT = "an announced cut would stop it soon after its start: waits for the cut"
 _UNKNOWN = {
     "gpu_types": {"none": {"idle_power_w": 0.0}},
     "nodes": [{"name": "none", "gpu_type": "none", "gpus": 1}],
@@ -76,7 +77,11 @@ class RoundLoop(ABC, Generic[ReportT]):
         )
         self.session.goes_on = True  # the cap is kept also where nothing can be written
         self.actions = actions(self.session) if actions is not None and policy.apply else None
-        self._records: dict[str, Mapping[str, Any]] = {}
+        # What the last decision was told of jobs, also by the process before us.
+        self._records: dict[str, Mapping[str, Any]] = {
+            job.name: job.model_dump(exclude_unset=True, exclude=None if job.current else {"restart_s"})
+            for job in self.session.session.to_instance().jobs
+        }
 
     def __iter__(self) -> Iterator[ReportT | UnansweredError | InputError]:
         """Do rounds until `stop`, and yield their reports; yield an error, and go on, where one fails."""
@@ -104,9 +109,10 @@ class RoundLoop(ABC, Generic[ReportT]):
         load = self.prepared(load, cap, report)
         plan = self._make_plan(load, cap, report)
         if self.actions is None:
-            # Nothing was stopped for the cap: these stops are part of the plan.
-            load, plan = looked, replace(plan, stops={**report.stopped, **plan.stops})
             plan = self._postpone_excess(plan, load, cap, report)
+            # Nothing was done for the cap: that is part of the plan.
+            load, then = looked, load.after(plan.stops, plan.begins)
+            plan = replace(plan, stops={**report.stopped, **plan.stops})
         if self.actions is not None and (cut := self.budget.cap()).cuts(cap):
             load, cap = self._enforce_cap(self.look(), cut, report), cut
             plan = Plan([], {}, plan.reasons)
@@ -114,24 +120,28 @@ class RoundLoop(ABC, Generic[ReportT]):
         report.waiting = dict(sorted(plan.reasons.items()))
         if self.actions is not None:
             self.actions.number = report.number or self.actions.number
+            self.lower(plan.lowered, load, report)
             self._stop(plan.stops, load, report)
-            if (plan.starts or report.stopped) and not self.stop.is_set():
+            if (plan.begins or report.stopped) and not self.stop.is_set():
                 # Jobs of others may have come while we decided.
                 load = self.look_after(report)
-            self._start(plan.starts, load, report)
+            self._start([*plan.raised, *plan.starts], load, report)
             self.end_round(load, report)
-        self._report_power(load, plan, cap, report)
+            then = load.without_leaving
+        self._report_power(load, then, plan, cap, report)
         return report
 
     def _enforce_cap(self, load: Any, cap: Cap, report: ReportT) -> Any:
-        """Stop jobs until the draw is within the caps, and look again; in shadow mode, simulate that."""
+        """Lower settings and stop jobs until the draw is within the caps; in shadow mode, simulate that."""
         if self.actions is None:
+            load = self.lowered(load, cap.now_w, report)
             report.stopped = self._stops_to_fit(load, cap.now_w, report)
             return load.after(report.stopped) if report.stopped else load
         if cut_off := self.session.settle():
             report.notes.append(f"{cut_off} actions were cut off; what became of them is seen")
         if self.actions.give_way(load, cap.now_w):
             load = self.look()
+        load = self.lowered(load, cap.now_w, report)
         if stops := self._stops_to_fit(load, cap.now_w, report):
             self._stop(stops, load, report)
             load = self.look()
@@ -158,6 +168,8 @@ class RoundLoop(ABC, Generic[ReportT]):
             try:
                 round = self.round_of(load, Clock(self.policy.deadline_s))
                 reasons = round.left_out
+                self._records = {job["name"]: job for job in round.jobs}
+                self._leave_out_short(round, cap)
                 self.tell(round, cap.soon_w)
                 plan = self.decided(round, cap.soon_w, report)
                 plan = plan and self._stop_others(plan, round, cap.soon_w)
@@ -178,35 +190,61 @@ class RoundLoop(ABC, Generic[ReportT]):
     def _postpone_excess(self, plan: Plan, load: Any, cap: Cap, report: ReportT) -> Plan:
         """Return a plan without the starts that would exceed a cap."""
         caps = left_w(load, cap.soon_w)
-        if not over_w(load.after(plan.stops, plan.starts).drawn_w, caps):
+        if not cap.cut_later and not over_w(load.after(plan.stops, plan.begins).drawn_w, caps):
             return plan
-        then, starts = load.after(plan.stops), list[Any]()
-        for start in plan.starts:
+        then, done = load.after(plan.stops), list[Any]()
+        for start in plan.begins:
             later = then.after((), [start])
-            added_w = {name: watts - then.drawn_w[name] for name, watts in later.drawn_w.items()}
-            if why := too_much(later.drawn_w, added_w, caps):
+            why = too_much(later.drawn_w, _added_w(then, later), caps) or self._ends_soon(start, then, cap)
+            if why:
                 report.postponed[start.name] = why
             else:
-                then, starts = later, [*starts, start]
-        return replace(plan, starts=starts)
+                then, done = later, [*done, start]
+        starts, raised = ([one for one in some if one in done] for some in (plan.starts, plan.raised))
+        return replace(plan, starts=starts, raised=raised)
 
     def _stop_others(self, plan: Plan, round: Any, cap_w: Mapping[str, float]) -> Plan:
         """Add stops of jobs outside the decision, as on drained nodes, where the draw exceeds a cap."""
         load = round.load
         others = [one for one in load.stoppable if one.name not in plan.stops]
-        over = over_w(load.after(plan.stops, plan.starts).drawn_w, limits_w(load, cap_w)) if others else {}
+        over = over_w(load.after(plan.stops, plan.begins).drawn_w, limits_w(load, cap_w)) if others else {}
         stops = stops_to_fit(over, others, self._records)
         refused = self.refused(stops, load)
         stops = {name: why for name, why in stops.items() if name not in refused}
         return replace(plan, stops={**plan.stops, **stops})
 
+    def _leave_out_short(self, round: Any, cap: Cap) -> None:
+        """Leave out jobs whose cheapest option alone is more than announced cuts leave beside what runs."""
+        if not cap.cut_later:
+            return
+        kinds = {row[key]: row["gpu_type"] for row in round.cluster["nodes"] for key in ("pool", "gpu_type")}
+        idle_w = {name: self.policy.options.gpu_type(kind).idle_power_w for name, kind in kinds.items()}
+        drawn_w, left = self.lowest(round.load).drawn_w[""], left_w(round.load, cap.later_w)[""]
+        for job in [job for job in round.jobs if "current" not in job]:
+            table = job["options"]
+            rows = zip(table["gpus"], table["pool"], table["power_w"], strict=True)
+            added_w = min(power_w - gpus * idle_w[pool] for gpus, pool, power_w in rows)
+            if added_w > 0 and drawn_w + added_w > left:
+                round.jobs.remove(job)
+                round.left_out[self.key(job["name"])] = _SHORT
+
+    def _ends_soon(self, start: Any, load: Any, cap: Cap) -> str:
+        """Return why a start waits for an announced cut, before which it would have to stop; '' for none.
+
+        What runs or starts counts with the lowest settings that it can have then.
+        """
+        if not cap.cut_later:
+            return ""
+        before, after = self.lowest(load), self.lowest(load.after((), [start]))
+        return _SHORT if too_much(after.drawn_w, _added_w(before, after), left_w(load, cap.later_w)) else ""
+
     def tell(self, round: Any, cap_w: Mapping[str, float]) -> None:
         """Update the session to the current cluster, jobs and caps."""
         policy, options = self.policy, self.policy.options
         running = [job for job in round.jobs if "current" in job and job.get("preemptible", True)]
-        caps = decision_w(round.load, [self.key(job["name"]) for job in running], cap_w)
+        least = self.lowest(round.load.after([self.key(job["name"]) for job in running]), now=True)
+        caps = decision_w(round.load, least, cap_w)
         rows = [{**row, "power_cap_w": caps[row["name"]]} for row in round.cluster["power_domains"]]
-        self._records = {job["name"]: job for job in round.jobs}
         odd = tell(
             self.session,
             {**round.cluster, "power_domains": rows},
@@ -256,11 +294,11 @@ class RoundLoop(ABC, Generic[ReportT]):
                 report.stopped[name] = why
 
     def _start(self, starts: Collection[Any], load: Any, report: ReportT) -> None:
-        """Start jobs one by one, each only if everything still fits below the caps with it."""
+        """Start jobs or change settings one by one, each only if everything still fits below the caps."""
         for start in starts:
             cap = self.budget.cap()  # it may have been cut since the decision
             why = "is being ended" if self.stop.is_set() else cap.unknown and "the cap is not known"
-            why = why or self.session.fault
+            why = why or self.session.fault or self._ends_soon(start, load, cap)
             try:
                 why = why or self.start_job(start, load, cap.soon_w, report)
             except JournalError as error:
@@ -268,15 +306,14 @@ class RoundLoop(ABC, Generic[ReportT]):
             if why:
                 report.postponed[start.name] = why
 
-    def _report_power(self, load: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
+    def _report_power(self, load: Any, then: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
         """Report the draw, and raise an alarm where it exceeds a cap though no more may be stopped."""
         report.power_w, report.running = load.power_w, load.running
         report.queued = len(load.waiting)
-        then = load.without_leaving
         if self.actions is None:
             report.stopped = dict(plan.stops)
             report.started = {start.name: str(start) for start in plan.starts}
-            then = load.after(plan.stops, plan.starts)
+            report.changed |= {change.name: str(change) for change in (*plan.lowered, *plan.raised)}
             report.planned_w = then.power_w
         if self.session.fault:
             text = f"{self.session.fault}: nothing starts, and the cap is kept"
@@ -299,6 +336,17 @@ class RoundLoop(ABC, Generic[ReportT]):
     def look_after(self, report: ReportT) -> Any:
         """Return the load once stopped jobs have left, or after a while."""
         return self.look()
+
+    def lowered(self, load: Any, cap_w: Mapping[str, float], report: ReportT) -> Any:
+        """Lower settings of running jobs as far as the caps need; return the load after it."""
+        return load
+
+    def lower(self, changes: Collection[Any], load: Any, report: ReportT) -> None:
+        """Lower settings of running jobs; none has any where nobody sets them."""
+
+    def lowest(self, load: Any, *, now: bool = False) -> Any:
+        """Return the load with jobs at the lowest settings that they can have while they run, or `now`."""
+        return load
 
     @abstractmethod
     def prepared(self, load: Any, cap: Cap, report: ReportT) -> Any:
@@ -331,3 +379,9 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def end_round(self, load: Any, report: ReportT) -> None:
         """See to what comes after the starts."""
+
+
+def _added_w(before: Any, after: Any) -> dict[str, float]:
+    """Watts that one load has more than another, under each cap."""
+    drawn_w = before.drawn_w
+    return {name: watts - drawn_w[name] for name, watts in after.drawn_w.items()}

@@ -38,6 +38,8 @@ PLAIN_S = 3600.0
 
 OF_MODELS = ("model", "gpu_counts", "batch_sizes", "frequencies_mhz", "power_limits_w")
 """Fields of jobs that a table replaces."""
+NOT_TOLD = (*OF_MODELS, "least_progress")
+"""Fields of jobs that a session is not told of."""
 
 _BOUNDS = ("pools", "min_gpus", "max_gpus")
 """Fields that say which configurations of a model a job may have."""
@@ -292,14 +294,14 @@ def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> Opti
     return OptionTable(gpus=[gpus] * len(kinds), pool=list(kinds), power_w=watts, rate=rates)
 
 
-def under_way(record: Mapping[str, Any], ran_s: float, rate: float) -> dict[str, Any]:
-    """Return a job that has run, at `rate` in work per second, with the work left and what a stop would lose.
+def under_way(record: Mapping[str, Any], ran_s: float, done_work: float) -> dict[str, Any]:
+    """Return a job that has run, and done some work, with the work left and what a stop would lose.
 
     Who states ``restart_s`` goes on from a checkpoint. All others would begin anew.
     """
     # Rates are estimates: what still runs has some work left.
     work = record.get("remaining_work", 1.0)
-    return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - rate * ran_s)}
+    return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - done_work)}
 
 
 @dataclass(frozen=True)
@@ -362,14 +364,14 @@ class Expansion:
             rows = len(fields["options"]["gpus"])
             self._count(user, key, rows)
             self._clock.spend(rows)
-            return fields
+            return {**fields, "options": _tolerable(fields["options"], fields.get("least_progress", 0.0))}
         said = {name: fields[name] for name in (*OF_MODELS, *_BOUNDS) if name in fields}
         if (key := repr(said)) not in self._known:
             self._known[key] = self._expand(said)
         configurations, table = self._known[key]
         self._count(user, key, configurations)
         self._clock.spend(len(table["gpus"]))
-        return {**fields, "options": table}
+        return {**fields, "options": _tolerable(table, fields.get("least_progress", 0.0))}
 
     def _count(self, user: str, key: str, configurations: int) -> None:
         """Count what a user asks for, the same `key` only once; an `InputError` where it is too much."""
@@ -414,6 +416,22 @@ class Expansion:
             if not np.isnan(values).any():
                 table[field] = [kind(value) for value in values]
         return configurations, table
+
+
+def rates_of(table: Mapping[str, Any]) -> list[float]:
+    """Rate of each row of a table, in work per second."""
+    rates: list[float] = table.get("rate") or [1.0 / seconds for seconds in table["completion_s"]]
+    return rates
+
+
+def _tolerable(table: Mapping[str, Any], least_progress: float) -> dict[str, Any]:
+    """Rows of a table that keep such a part of the best rate of the same GPUs."""
+    rates, best = rates_of(table), dict[tuple[int, str], float]()
+    places = [*zip(table["gpus"], table["pool"], strict=True)]
+    for place, rate in zip(places, rates, strict=True):
+        best[place] = max(rate, best.get(place, 0.0))
+    kept = [i for i, rate in enumerate(rates) if rate >= least_progress * best[places[i]] * (1.0 - 1e-9)]
+    return {name: column and [column[i] for i in kept] for name, column in table.items()}
 
 
 def _undominated(found: SizingOptions) -> IntArray:

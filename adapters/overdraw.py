@@ -7,7 +7,7 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isnan, nan
 from typing import Any
@@ -39,6 +39,38 @@ class Stoppable:
         if not record.get("preemptible", True):
             return inf
         return float(record.get("weight", 1.0) * self.gpus * record.get("restart_s", self.ran_s))
+
+
+@dataclass(frozen=True)
+class Adjustable:
+    """A running job whose settings may be lowered.
+
+    Attributes
+    ----------
+    weight : float
+        Of its progress: weighted GPUs.
+    part : mapping of str to float
+        Part of its watts that is drawn under each cap.
+    rows : sequence of tuple of float
+        Watts and rate with each of its settings.
+    now : int
+        Row that it has now.
+    """
+
+    name: Any
+    weight: float
+    part: Mapping[str, float]
+    rows: Sequence[tuple[float, float]]
+    now: int
+
+    def steps(self) -> Iterator[tuple[float, int]]:
+        """Yield ever lower settings by the progress lost per watt from one to the next, cheapest first."""
+        best, (power_w, rate) = max(rate for _, rate in self.rows), self.rows[self.now]
+        while lower := [row for row, (watts, _) in enumerate(self.rows) if watts < power_w - _SLACK_W]:
+            prices = {row: (rate - self.rows[row][1]) / (power_w - self.rows[row][0]) for row in lower}
+            row = min(lower, key=lambda row: (prices[row], self.rows[row][0]))
+            yield self.weight / best * prices[row], row
+            power_w, rate = self.rows[row]
 
 
 class Drawing:
@@ -108,13 +140,13 @@ def left_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     return caps_w(load, cap_w) | {"": cap_w[""] - aside_w}
 
 
-def decision_w(load: Any, stoppable: Iterable[Any], cap_w: Mapping[str, float]) -> dict[str, float]:
+def decision_w(load: Any, least: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     """The caps in watts, by name, that a decision is told: what may not be stopped is always within them.
 
-    Where all but the jobs `stoppable`, by name, draw more than a cap, the cap is what they draw: nothing
-    starts there, what may be stopped is, and the rest of the site is decided as ever.
+    Where the load that no decision can avoid, `least`, draws more than a cap, the cap is what it draws:
+    nothing starts there, what may be stopped is, and the rest of the site is decided as ever.
     """
-    caps, staying_w = left_w(load, cap_w), load.after(stoppable).drawn_w
+    caps, staying_w = left_w(load, cap_w), least.drawn_w
     stated = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
     if not load.options.foreign.stop_ours:
         # What runs now may go on up to these limits.
@@ -133,6 +165,21 @@ def too_much(drawn_w: Mapping[str, float], added_w: Mapping[str, float], caps: M
     if not broken:
         return ""
     return "would draw more than the cap" + (f" of '{broken[0]}'" if broken[0] else "")
+
+
+def settings_to_fit(over: Mapping[str, float], jobs: Iterable[Adjustable]) -> dict[Any, int]:
+    """Settings of jobs to lower to be within the caps, as far as they suffice: a row for each.
+
+    The least progress per watt goes first; `over` has the watts above each cap.
+    """
+    left, chosen = dict(over), dict[Any, int]()
+    steps = [(price, place, job, row) for job in jobs for place, (price, row) in enumerate(job.steps())]
+    for _, _, job, row in sorted(steps, key=lambda step: step[:2]):
+        if any(watts > _SLACK_W and job.part[cap] > 0 for cap, watts in left.items()):
+            saved_w = job.rows[chosen.get(job.name, job.now)][0] - job.rows[row][0]
+            left = {cap: watts - saved_w * job.part[cap] for cap, watts in left.items()}
+            chosen[job.name] = row
+    return chosen
 
 
 def stops_to_fit(

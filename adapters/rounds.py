@@ -56,8 +56,8 @@ class Report:
         In shadow mode the draw if the plan were carried out.
     decided_s, took_s : float
         Seconds of the decision, and of the whole round.
-    started, stopped : dict
-        Jobs by id or name, and how; in shadow mode what would be.
+    started, stopped, changed : dict
+        Jobs by id or name, and how; in shadow mode what would be. Changed are clocks and power limits.
     postponed : dict
         Decided starts that cannot be yet, and why: the next round looks again.
     waiting : dict
@@ -84,6 +84,7 @@ class Report:
     took_s: float = 0.0
     started: dict[Any, str] = field(default_factory=dict)
     stopped: dict[Any, str] = field(default_factory=dict)
+    changed: dict[Any, str] = field(default_factory=dict)
     postponed: dict[Any, str] = field(default_factory=dict)
     waiting: dict[Any, str] = field(default_factory=dict)
     alarms: list[str] = field(default_factory=list)
@@ -104,7 +105,7 @@ class Report:
     def jobs(self) -> dict[str, dict[Any, str]]:
         """Return the jobs by what is done to them."""
         own = {what: getattr(self, name) for what, name in self.also_done.items()}
-        done = {"start": self.started, "stop": self.stopped}
+        done = {"start": self.started, "change": self.changed, "stop": self.stopped}
         return {**done, **own, "postpone": self.postponed, "wait": self.waiting}
 
     def document(self) -> dict[str, Any]:
@@ -126,12 +127,21 @@ class Plan:
         Why other jobs wait.
     moved : list of str
         Jobs that would have to be elsewhere, where jobs cannot be moved. They stay.
+    lowered, raised : list
+        Running jobs whose clocks or power limits change, to draw less or more.
     """
 
     starts: list[Any]
     stops: dict[Any, str]
     reasons: dict[Any, str]
     moved: list[str] = field(default_factory=list)
+    lowered: list[Any] = field(default_factory=list)
+    raised: list[Any] = field(default_factory=list)
+
+    @property
+    def begins(self) -> list[Any]:
+        """Changes and starts in the order in which they are done."""
+        return [*self.lowered, *self.raised, *self.starts]
 
 
 def start_text(gpus: Mapping[str, int], launch: Any, power_w: float) -> str:

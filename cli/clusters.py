@@ -44,6 +44,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "every": SECONDS,
     "deadline": SECONDS,
     "change_cost": {"type": Number(0), "metavar": "C"},
+    "lasting": {"type": Number(0, most=86_400), "metavar": "S"},
     "journal": {"metavar": "FILE"},
     "journal_quota": JOURNAL_QUOTA,
     "metrics": {"metavar": "[HOST:]PORT"},
@@ -76,6 +77,8 @@ class ClusterRounds(ABC):
         Seconds from round to round.
     deadline : float
         Seconds for a decision.
+    lasting : float
+        Start nothing that a cut announced for the next S seconds would stop.
     journal : str, optional
         Write what was decided and done (SQLite).
     metrics : str, optional
@@ -100,6 +103,7 @@ class ClusterRounds(ABC):
     every: float = 30.0
     deadline: float = 5.0
     change_cost: float = 0.0
+    lasting: float = 900.0
     journal: str | None = None
     journal_quota: float = 1000.0
     metrics: str | None = None
@@ -148,8 +152,12 @@ class ClusterRounds(ABC):
 
         policy = self.policy()
         ahead_s = self.every + self.deadline + 30.0  # a round ahead, and 30 s in which jobs stop
-        domains = [domain.name for domain in policy.options.power_domains]
-        budget = self.made_budget(ahead_s=ahead_s, fail_safe_w=policy.options.fail_safe_w, domains=domains)
+        budget = self.made_budget(
+            ahead_s=ahead_s,
+            lasting_s=self.lasting,
+            fail_safe_w=policy.options.fail_safe_w,
+            domains=[domain.name for domain in policy.options.power_domains],
+        )
         if self.snapshot is None:
             budget.cap()  # a file that cannot be read is refused before anything is done
         folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
@@ -371,7 +379,8 @@ def _tell(report: Report, news: Jobs, alarms: list[str], notes: list[str]) -> No
     if not out.is_terminal:
         out.width = _LOG
     plus, *minus = (len(report.jobs.get(action, ())) for action in ("start", "stop", "hold again"))
-    counts = f": {report.running:,} run, {report.queued:,} wait, +{plus} -{sum(minus)}; "
+    changed = f" ~{len(report.changed):,}" if report.changed else ""
+    counts = f": {report.running:,} run, {report.queued:,} wait, +{plus} -{sum(minus)}{changed}; "
     watts = f"{report.power_w / 1000:,.2f}"
     if report.planned_w is not None:
         watts += f" -> {report.planned_w / 1000:,.2f}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -44,7 +45,7 @@ class SlurmRounds(ClusterRounds):
     accounts, qos, partitions : tuple of str
         Its jobs are ours.
     settings : str, optional
-        Files with clocks and limits for the prolog.
+        Files with clocks and limits for the prolog, and for agents on the nodes; they report there.
     """
 
     start_within: float = 60.0
@@ -58,7 +59,6 @@ class SlurmRounds(ClusterRounds):
         """Refuse options that do not go together."""
         super().require_sense()
         if not self.changes:
-            refuse_given(("settings",), "needs --apply: in shadow mode nothing is written for the prolog")
             refuse_given(("recount",), "needs --apply: in shadow mode Slurm is asked for nothing")
 
     def policy(self) -> Policy:
@@ -91,12 +91,15 @@ class SlurmRounds(ClusterRounds):
         from wattsched.adapters.slurm.loop import Rounds
         from wattsched.serve.permissions import published_folder
 
-        settings = None if self.settings is None else published_folder(self.settings)
+        settings = None if self.settings is None else Path(self.settings)
+        if settings is not None and self.changes:
+            published_folder(settings)
         actions = partial(Actions, settings=settings)
         if self.changes and self.journal is not None:
             lease = stack.enter_context(Lease(identity_of(self.journal), self.tell))
             actions = partial(actions, require=lease.require)
-        return Rounds(policy, budget, journal, self.looking(snapshot, snapshot.take), actions)
+        look = self.looking(snapshot, partial(snapshot.take, settings=settings))
+        return Rounds(policy, budget, journal, look, actions)
 
 
 def _ours(name: str) -> dict[str, object]:

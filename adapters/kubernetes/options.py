@@ -201,11 +201,12 @@ def fields_of(
     except InputError as error:
         faults = [_as_annotation(one) for one in error.faults] if own.options else error.faults
         raise InputError(faults) from None
+    least = {name: fields.pop(name) for name in ("least_progress",) if name in fields}
     given = {name: value for name, value in fields.items() if name not in ("preemptible", *_FIXED)}
     if "model" in given:
         given["gpu_counts"] = [job.gpus]
     checked = validated(Job, {**given, "pools": allowed, "name": job.name})
-    return checked.model_dump(exclude_unset=True)
+    return checked.model_dump(exclude_unset=True) | least
 
 
 def taken_gpus(job: KubeJob, size: int) -> int:

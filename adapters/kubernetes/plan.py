@@ -21,7 +21,7 @@ from wattsched.adapters.kubernetes.options import (
 )
 from wattsched.adapters.kubernetes.reading import Site
 from wattsched.adapters.kubernetes.room import Room, with_room
-from wattsched.adapters.options import OF_MODELS, Expansion, under_way
+from wattsched.adapters.options import NOT_TOLD, Expansion, under_way
 from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
 from wattsched.adapters.pools import Claim
 from wattsched.adapters.quarantine import Clock, alone, in_turn
@@ -58,7 +58,7 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
             left_out |= {pod.key: text for pod in load.waiting[name].oldest[len(whole[name].pods) :]}
             said = expansion.with_table(_fields(whole[name], load, claims[name]), users[name])
             table = possible(whole[name], said["options"], said["pools"], load.pools)
-            record = {field: value for field, value in said.items() if field not in OF_MODELS}
+            record = {field: value for field, value in said.items() if field not in NOT_TOLD}
             found[name] = {**record, "options": with_room(whole[name], table, empty, now)}
     records += [found[name] for name in users if name in found]
     return Round(load, cluster, records, left_out, _under_quotas(records, whole, load), clock)
@@ -159,10 +159,11 @@ def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
     table |= {name: [value] for name, value in launch.settings.items()}
     each, settings = job.pods[0].gpus, launch.settings
     nodes = {node: list(range(each * pods)) for node, pods in on_nodes.items()}
-    record = {name: value for name, value in said.items() if name not in OF_MODELS}
+    record = {name: value for name, value in said.items() if name not in NOT_TOLD}
     record |= {"options": table, "pools": [pool]}
     record |= {"current": {"gpus": job.gpus, "pool": pool, "nodes": nodes, **settings}}
-    return under_way(record, max(0.0, load.site.time_s - job.begun_s), launch.rate)
+    ran_s = max(0.0, load.site.time_s - job.begun_s)
+    return under_way(record, ran_s, launch.rate * ran_s)
 
 
 def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:

@@ -7,6 +7,7 @@ is for, so one that was cut off is either seen as done or simply done again. The
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -14,16 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wattsched.adapters.slurm.load import Start
-from wattsched.adapters.slurm.options import Launch, Ours, launch_of
+from wattsched.adapters.slurm.load import Load, Running, Start
+from wattsched.adapters.slurm.options import Launch, Ours, gpu_settings, launch_of
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.gpu_parts import host_of
 from wattsched.instances.io import write_atomically
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.serve.recorded import RecordedSession
 
 _MOST, _AGAIN_S = 20, 60.0
 """Reasons written in a round at most, as they take its time, and seconds until another one of a job."""
+_PLAIN = re.compile(r"[A-Za-z0-9._-]{1,200}")
+"""Names of nodes that a settings file may have, in quotes of a shell."""
 
 
 @dataclass
@@ -44,6 +48,8 @@ class Actions:
     number: int = 0
     require: Callable[[], None] = lambda: None
     _reported: dict[int, tuple[str, float]] = field(default_factory=dict)
+    # Settings as we wrote them last.
+    _written: dict[int, str] = field(default_factory=dict)
 
     def give_way(self, load: Any, cap_w: Mapping[str, float]) -> bool:
         """Take back what may start and has no room or no watts any more: a release starts at once."""
@@ -52,12 +58,39 @@ class Actions:
     def start(self, start: Start) -> str:
         """Pin a held job to its nodes and release it; '' or, where Slurm refused, why."""
         job, launch = start.job, start.launch
-        try:
-            self._write_settings(job.id, launch)
-        except OSError as error:
-            return f"its settings cannot be written: {(error.strerror or str(error)).lower()}"
+        if refused := self._write_settings(job.id, settings_text(launch)):
+            return refused
         about = launch.model_dump(exclude_none=True)
         return self._ask_of_job("start", job, launch.run, about, *_release(job, launch))
+
+    def change(self, running: Running, launch: Launch) -> str:
+        """Change clock and power limit of a running job; '' or why not.
+
+        The admin comment comes first: what it says counts, and `write_settings` brings the file up to it.
+        """
+        about = launch.model_dump(exclude_none=True, include={"power_w", *SETTINGS})
+        update = ("scontrol", "update", f"JobId={running.job.id}", f"AdminComment={launch.text()}")
+        kind = "lower" if launch.lowering else "raise"
+        refused = self._ask_of_job(kind, running.job, launch.run, about, update)
+        return refused or self._write_settings(running.job.id, settings_text(launch, running.job))
+
+    def write_settings(self, load: Load) -> list[str]:
+        """Tell agents which GPUs running jobs have, and which settings; return why that could not be done."""
+        texts = {
+            number: settings_text(one.launch, one.job)
+            for number, one in load.ours.items()
+            if one.job.running and one.answered
+        }
+        return [*{refused for item in texts.items() if (refused := self._write_settings(*item))}]
+
+    def confirm(self, load: Load) -> None:
+        """Let the watts before a change not count any more for jobs that have the new settings for sure."""
+        for number, one in load.ours.items():
+            if one.settled and one.launch.lowering:
+                self.require()
+                comment = one.launch.model_copy(update={"lowering": None}).text()
+                with suppress(SlurmError):
+                    ask("scontrol", "update", f"JobId={number}", f"AdminComment={comment}")
 
     def stop(self, job: SlurmJob, why: str) -> str:
         """Requeue a running job and hold it; '' or why not.
@@ -98,7 +131,9 @@ class Actions:
         return found
 
     def forget(self, present: Iterable[int]) -> None:
-        """Remove settings of jobs that are gone."""
+        """Remove settings of jobs that are not on nodes any more."""
+        present = set(present)
+        self._written = {number: text for number, text in self._written.items() if number in present}
         if self.settings is not None and self.settings.is_dir():
             names = set(map(str, present))
             for file in self.settings.iterdir():
@@ -141,7 +176,7 @@ class Actions:
         """Give Slurm commands, with a line in the journal before and after; '' or why it refused one."""
         self.require()
         outcome = ""
-        with self.journal.acting(key, about, starts=about["action"] == "start") as found:
+        with self.journal.acting(key, about, starts=about["action"] in ("start", "raise")) as found:
             try:
                 for command in commands:
                     ask(*command)
@@ -150,11 +185,17 @@ class Actions:
             found["outcome"] = outcome or "done"
         return outcome
 
-    def _write_settings(self, number: int, launch: Launch) -> None:
-        if self.settings is None:
-            return
-        self.settings.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.settings / str(number), settings_text(launch).encode(), mode=0o644)
+    def _write_settings(self, number: int, text: str) -> str:
+        """Write the settings of a job, where they are other ones; '' or why they cannot be written."""
+        if self.settings is None or self._written.get(number) == text:
+            return ""
+        try:
+            self.settings.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.settings / str(number), text.encode(), mode=0o644)
+        except OSError as error:
+            return f"its settings cannot be written: {(error.strerror or str(error)).lower()}"
+        self._written[number] = text
+        return ""
 
 
 def _release(job: SlurmJob, launch: Launch) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -178,13 +219,17 @@ def _release(job: SlurmJob, launch: Launch) -> tuple[tuple[str, ...], tuple[str,
     return ("scontrol", "update", *fields), ("scontrol", "release", str(job.id))
 
 
-def settings_text(launch: Launch) -> str:
-    """Settings of a job for the prolog, lines that a shell can read; watts are per GPU."""
-    clock, limit = launch.frequency_mhz, launch.power_limit_w
+def settings_text(launch: Launch, job: SlurmJob | None = None) -> str:
+    """Settings of a job for the prolog and the agents, lines that a shell can read; watts are per GPU.
+
+    Once it runs (`job`), agents are told its GPUs on each node. Odd names of nodes are left out.
+    """
+    gpus = {} if job is None else {node: own for node, own in job.gpus.items() if _PLAIN.fullmatch(node)}
+    named = [f"{node}:{','.join(map(str, own))}" for node, own in gpus.items()]
     lines = {
-        "WATTSCHED_RUN": launch.run,
-        "WATTSCHED_FREQUENCY_MHZ": "" if clock is None else clock,
-        "WATTSCHED_POWER_LIMIT_W": "" if limit is None else f"{limit:g}",
+        "WATTSCHED_RUN": launch.run if job is None else job.restarts,
+        **gpu_settings(launch),
         "WATTSCHED_BATCH_SIZE": "" if launch.batch_size is None else launch.batch_size,
+        "WATTSCHED_GPUS": f"'{' '.join(named)}'",
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())

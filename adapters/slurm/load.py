@@ -6,14 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
+from wattsched.adapters.agents import JobReport, reports_in
 from wattsched.adapters.overdraw import Drawing, Stoppable
 from wattsched.adapters.plan import Kept
 from wattsched.adapters.rounds import start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
-from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
+from wattsched.adapters.slurm.options import Launch, Ours, Row, SiteOptions, gpu_settings, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
-from wattsched.instances.gpu_parts import host_of
+from wattsched.instances.gpu_parts import host_of, part_named
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.cluster import PowerDomain
 
 
@@ -39,18 +42,63 @@ class Running:
     @property
     def kept(self) -> Kept:
         """Return what it uses of the quotas of its account."""
-        return Kept(self.job.account, self.launch.gpus, self.launch.power_w)
+        return Kept(self.job.account, self.launch.gpus, self.power_w)
+
+    @property
+    def power_w(self) -> float:
+        """Watts that count: the most of those before a change, until it is `settled` for this run of it."""
+        launch = self.launch
+        sure = self.settled or (not launch.lowering and launch.run == self.job.restarts)
+        return launch.power_w if sure else max(launch.power_w, launch.before_w or 0.0)
 
     @property
     def node_w(self) -> dict[str, float]:
         """Return the watts that its GPUs draw, by node."""
-        each_w = self.launch.power_w / self.launch.gpus
-        return {node: each_w * len(gpus) for node, gpus in self.gpus.items()}
+        return {node: self.power_w / self.launch.gpus * len(gpus) for node, gpus in self.gpus.items()}
+
+    @property
+    def answered(self) -> bool:
+        """True if agents of all its nodes report, and can change settings of its GPUs: whole ones."""
+        nodes = [self.site.nodes[node] for node in self.gpus]
+        whole = all(node.name == node.host and not part_named(node.gpu_type).kind for node in nodes)
+        return whole and self.gpus.keys() <= self.site.reports.keys()
+
+    @cached_property
+    def reports(self) -> list[JobReport | None]:
+        """What the agent of each of its nodes reports of this run of it."""
+        found = [self.site.reports[node].jobs.get(str(self.job.id)) for node in self.gpus if self.answered]
+        return [one if one is not None and one.run == self.job.restarts else None for one in found]
+
+    @property
+    def adjustable(self) -> bool:
+        """True if it runs, and agents of all its nodes can change its settings: none has failed to."""
+        failed = any(one is not None and one.failed for one in self.reports)
+        return self.job.running and self.answered and not failed
+
+    @cached_property
+    def settled(self) -> bool:
+        """True if the agents of all its nodes report that its GPUs have the settings of its launch."""
+        asked = gpu_settings(self.launch)
+        return self.adjustable and all(one is not None and gpu_settings(one) == asked for one in self.reports)
+
+    @property
+    def awaited(self) -> bool:
+        """True if it will count with fewer watts, as its agents can lower its settings and have not yet."""
+        return self.adjustable and self.power_w > self.launch.power_w
+
+    def changed(self, row: Row, rate: float) -> Start:
+        """Change its settings to those of a row; it has worked at a rate so far."""
+        launch, now_s = self.launch, self.site.time_s
+        settings: dict[str, Any] = dict.fromkeys(SETTINGS) | row.settings
+        before_w, lowering = max(self.power_w, launch.before_w or 0.0), row.power_w < self.power_w or None
+        watts = {"power_w": row.power_w, "before_w": before_w, "lowering": lowering}
+        times = {"changed_s": now_s, "done_work": launch.work_at(self.job, now_s, rate)}
+        return Start(self.job, launch.model_copy(update=settings | watts | times))
 
 
 @dataclass(frozen=True)
 class Start:
-    """A job to be released."""
+    """A job to be released, or a running one whose settings are to be changed."""
 
     job: SlurmJob
     launch: Launch
@@ -161,7 +209,7 @@ class Load(Drawing):
         return [
             Stoppable(
                 number,
-                self.by_cap(self.added_by_node(one.launch)),
+                self.by_cap(self.added_by_node(one.launch, one.power_w)),
                 one.launch.gpus,
                 max(0.0, self.site.time_s - one.job.start_s) if one.job.running else 0.0,
             )
@@ -200,9 +248,9 @@ class Load(Drawing):
             later.take(start.job, start.launch)
         return later
 
-    def added_by_node(self, launch: Launch) -> dict[str, float]:
+    def added_by_node(self, launch: Launch, power_w: float | None = None) -> dict[str, float]:
         """Return what a start adds on each node to what its GPUs draw when they are idle."""
-        each_w, nodes = launch.power_w / launch.gpus, self.site.nodes
+        each_w, nodes = (launch.power_w if power_w is None else power_w) / launch.gpus, self.site.nodes
         return {node: count * (each_w - self.idle_w(nodes[node])) for node, count in launch.nodes.items()}
 
     def has_room(self, launch: Launch) -> bool:
@@ -241,7 +289,10 @@ class Load(Drawing):
             self._used[node].difference_update(numbers)
 
     def take(self, job: SlurmJob, launch: Launch) -> None:
-        """Count a job that has been released."""
+        """Count a job that has been released, or a running one with its new settings and their watts."""
+        if (running := self.ours.get(job.id)) is not None:
+            self.ours[job.id] = replace(running, launch=launch.model_copy(update={"lowering": None}))
+            return
         gpus = {node: self.free(node)[:count] for node, count in launch.nodes.items()}
         self.claim(gpus)
         self.ours[job.id] = Running(job, launch, gpus, self.site)
@@ -262,7 +313,8 @@ def usable(site: Site, options: SiteOptions) -> Site:
         nodes |= {name: replace(nodes[name], takes_jobs=False) for name in names}
         notes.append(why)
     notes += options.absent({*site.nodes, *site.switches}, "switch")
-    return replace(site, nodes=nodes, notes=[*site.notes, *notes])
+    reports, odd = reports_in(site.agents, site.time_s)
+    return replace(site, nodes=nodes, notes=[*site.notes, *notes, *odd], reports=reports)
 
 
 def behind(site: Site, domain: PowerDomain) -> list[str]:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from wattsched.adapters import rounds
 from wattsched.adapters.budget import Cap
 from wattsched.adapters.loop import RoundLoop
-from wattsched.adapters.overdraw import left_w, too_much
+from wattsched.adapters.overdraw import Adjustable, left_w, limits_w, over_w, settings_to_fit, too_much
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
-from wattsched.adapters.slurm.load import Load, Start, load_of
-from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
+from wattsched.adapters.slurm.load import Load, Running, Start, load_of
+from wattsched.adapters.slurm.options import Ours, Row, SiteOptions, launch_of, rows_for
 from wattsched.adapters.slurm.plan import plan_of, queued, round_of, unclear
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.report.wording import listed
 
-_SETTLE_S, _LOOK_S = 20.0, 0.5
-"""Seconds that a round waits for the jobs that it stopped to leave, and seconds between two looks."""
+_SETTLE_S, _CONFIRM_S, _LOOK_S = 20.0, 10.0, 0.5
+"""Seconds that a round waits for the jobs that it stopped to leave, and for agents to lower settings; seconds
+between two looks."""
 _ASIDE_S = 60.0
 """So long others go first at least, where a job did not start that was to."""
 _IMPOSSIBLE = "BadConstraints"
@@ -79,12 +80,14 @@ class Rounds(RoundLoop[Report]):
         return load_of(self.seen(), self.policy.options, self.policy.ours)
 
     def look_after(self, report: Report) -> Load:
-        """Return the load once stopped jobs have left, or after a while; those that just ended are noted."""
-        until, stopped = time.monotonic() + _SETTLE_S, set(report.stopped)
+        """Return the load once jobs have stopped or are lowered, or after a while; note those that ended."""
+        begun, stopped = time.monotonic(), set(report.stopped)
         while True:
-            load = self.look()
+            load, waited_s = self.look(), time.monotonic() - begun
             staying = stopped & (load.ours.keys() | load.leaving.keys())
-            if not staying or time.monotonic() > until or self.stop.wait(_LOOK_S):
+            awaited = any(one.awaited for one in load.ours.values())
+            going_on = (staying and waited_s < _SETTLE_S) or (awaited and waited_s < _CONFIRM_S)
+            if not going_on or self.stop.wait(_LOOK_S):
                 break
         for number, before in list(self._stopped.items()):
             if number in report.stopped and _ended(before, load.site.jobs.get(number)):
@@ -92,8 +95,75 @@ class Rounds(RoundLoop[Report]):
                 report.notes.append(f"job {number} was not stopped: has ended by itself")
         return load
 
+    def lowered(self, load: Load, cap_w: Mapping[str, float], report: Report) -> Load:
+        """Lower settings of running jobs as far as the caps need, and wait for a while for their agents."""
+        limits = limits_w(load, cap_w)
+        if not over_w(load.without_leaving.drawn_w, limits):
+            return load
+        awaited = [Start(one.job, one.launch) for one in load.ours.values() if one.awaited]
+        over = over_w(load.after((), awaited).drawn_w, limits)
+        jobs = {one.name: (one, rows) for one, rows in self._adjustable(load)}
+        changes = [
+            load.ours[number].changed(rows[row], rows[one.now].rate)
+            for number, row in settings_to_fit(over, [one for one, _ in jobs.values()]).items()
+            for one, rows in [jobs[number]]
+        ]
+        if self.actions is None:
+            report.changed |= {change.name: str(change) for change in changes}
+            return load.after((), changes)
+        if awaited:
+            report.notes += self.actions.write_settings(load)
+        self.lower(changes, load, report)
+        return self.look_after(Report()) if awaited or changes else load
+
+    def _adjustable(self, load: Load) -> Iterator[tuple[Adjustable, list[Row]]]:
+        """Yield running jobs whose settings can be changed, with their rows in the last decision."""
+        for number, one in load.ours.items():
+            rows = self._rows(one)
+            now = next((i for i, row in enumerate(rows) if row.settings == one.launch.settings), None)
+            if not one.adjustable or now is None:
+                continue
+            rows[now] = rows[now]._replace(power_w=one.launch.power_w)
+            part = load.by_cap({node: gpus / one.launch.gpus for node, gpus in one.counts.items()})
+            weight = self._records[str(number)].get("weight", 1.0)
+            yield (
+                Adjustable(
+                    number, weight * one.launch.gpus, part, [(row.power_w, row.rate) for row in rows], now
+                ),
+                rows,
+            )
+
+    def lower(self, changes: Collection[Start], load: Load, report: Report) -> None:
+        """Lower settings of running jobs; what is refused is noted."""
+        for change in changes:
+            if refused := self.actions.change(load.ours[change.name], change.launch):
+                report.notes.append(f"the settings of job {change.name} were not lowered: {refused}")
+            else:
+                report.changed[change.name] = str(change)
+
+    def lowest(self, load: Load, *, now: bool = False) -> Load:
+        """Return the load with jobs at the lowest settings that agents can set while they run, or `now`."""
+        starts = [
+            one.changed(min([Row({}, one.power_w, 0.0), *self._rows(one)], key=lambda row: row.power_w), 0.0)
+            for one in load.ours.values()
+            if (one.adjustable if now else one.answered)
+        ]
+        return load.after((), starts)
+
+    def _rows(self, one: Running) -> list[Row]:
+        """Rows of a running job in what the last decision was told."""
+        return rows_for(self._records.get(str(one.job.id), {}).get("options") or {}, one.launch)
+
     def prepared(self, load: Load, cap: Cap, report: Report) -> Load:
-        """Hold again what was released and does not start."""
+        """Hold again what was released and does not start; tell agents which GPUs running jobs have."""
+        if self.actions is not None:
+            report.notes += self.actions.write_settings(load)
+        report.notes += [
+            f"job {number}: the agent of {node} could not change its settings: {said.failed}"
+            for number, one in load.ours.items()
+            for node, said in zip(one.gpus, one.reports, strict=False)
+            if said is not None and said.failed
+        ]
         if load.mislaid:
             text = f"GPUs of {listed(load.mislaid)} as used that no job has, and starts nothing on them"
             report.notes.append(f"Slurm counts {text}")
@@ -140,7 +210,7 @@ class Rounds(RoundLoop[Report]):
             return None
         plan = plan_of(round, decision)
         reasons = unclear(round.load.site, self.policy.ours) | queued(plan, round, cap_w) | plan.reasons
-        return Plan(plan.starts, plan.stops, reasons)
+        return replace(plan, reasons=reasons)
 
     def stop_job(self, name: int, why: str, load: Load) -> str:
         """Requeue a job, or take its release back; '' or why not."""
@@ -151,25 +221,34 @@ class Rounds(RoundLoop[Report]):
         return str(self.actions.stop(job, why))
 
     def start_job(self, start: Start, load: Load, cap_w: Mapping[str, float], report: Report) -> str:
-        """Release a job if its nodes have room for it within the caps; '' or why not. A refusal is noted."""
-        number, launch = start.job.id, start.launch
-        job = load.site.jobs.get(number)
-        if job is None or not job.pending or not job.held or job.restarts != launch.run:
+        """Release a job if its nodes have room for it within the caps; '' or why not. A refusal is noted.
+
+        Of a running job the settings are changed.
+        """
+        number, launch, job = start.job.id, start.launch, load.site.jobs.get(start.job.id)
+        running = one if (one := load.ours.get(number)) is not None and one.adjustable else None
+        waits = job is not None and job.pending and job.held and job.restarts == launch.run
+        if job is None or not (waits or running):
             return "has changed meanwhile"
-        if not load.has_room(launch):
+        if not running and not load.has_room(launch):
             return "has no room yet"
         added_w = load.by_cap(load.added_by_node(launch))
+        if running:
+            before_w = load.by_cap(load.added_by_node(running.launch, running.power_w))
+            added_w = {name: watts - before_w[name] for name, watts in added_w.items()}
         drawn_w = {name: watts + added_w[name] for name, watts in load.drawn_w.items()}
         if why := too_much(drawn_w, added_w, left_w(load, cap_w)):
             return why
-        if scarce := load.lacks(job, launch):
+        if not running and (scarce := load.lacks(job, launch)):
             self._let_wait(number, load.site.time_s, f"{scarce} are taken")
             return f"waits for room: {scarce}"
-        if refused := self.actions.start(Start(job, launch)):
-            report.notes.append(f"job {number} was not released: {refused}")
+        refused = self.actions.change(running, launch) if running else self.actions.start(Start(job, launch))
+        if refused:
+            what = "keeps its settings" if running else "was not released"
+            report.notes.append(f"job {number} {what}: {refused}")
             return ""
         load.take(job, launch)
-        report.started[number] = str(start)
+        (report.changed if running else report.started)[number] = str(start)
         return ""
 
     def give_back(self) -> dict[int, str]:
@@ -180,7 +259,8 @@ class Rounds(RoundLoop[Report]):
     def end_round(self, load: Load, report: Report) -> None:
         """Say why jobs wait, and have Slurm count its GPUs anew where it has miscounted for long."""
         self._stopped.clear()
-        self.actions.forget(load.site.jobs)
+        self.actions.forget(load.ours.keys() | load.leaving.keys())
+        self.actions.confirm(load)
         self.actions.tell(load.site.jobs, {**report.waiting, **report.postponed})
         # Once in that time at most.
         now_s, after_s = load.site.time_s, self.policy.recount_s

@@ -9,19 +9,21 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
+from wattsched.adapters.agents import JobReport
 from wattsched.adapters.allowed import JobOptions
 from wattsched.adapters.options import (
-    OF_MODELS,
+    NOT_TOLD,
     PLAIN_S,
     Launched,
     Stated,
     StatedOptions,
     merged,
     plain_table,
+    rates_of,
     under_way,
     with_table,
 )
@@ -29,7 +31,8 @@ from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob, marked
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.topology.fields import Count, Name
+from wattsched.instances.sizing.option_rows import SETTINGS
+from wattsched.topology.fields import Count, Name, NonNegative
 
 
 class SiteOptions(StatedOptions):
@@ -80,6 +83,12 @@ class Launch(Launched):
         GPUs by node.
     asked_nodes : list of str
         What its user had asked for, as ours stand in their place in Slurm.
+    before_w : float, optional
+        The most watts that it had before its settings were changed.
+    lowering : bool, optional
+        These still count: not all agents of its nodes have reported the new settings.
+    changed_s, done_work : float
+        When the settings were changed last, in seconds since 1970, and the work done by then.
     waits : str, optional
         Of a job that was stopped: why it waits now.
     """
@@ -89,12 +98,51 @@ class Launch(Launched):
     pool: Name
     nodes: dict[Name, Count]
     asked_nodes: list[Name] = Field(default_factory=list)
+    before_w: NonNegative | None = None
+    lowering: bool | None = None
+    changed_s: NonNegative | None = None
+    done_work: NonNegative | None = None
     waits: str | None = None
 
     def text(self) -> str:
         """The admin comment."""
         said = self.model_dump(exclude_none=True)
         return json.dumps({MARK: {name: value for name, value in said.items() if value != []}})
+
+    def work_at(self, job: SlurmJob, time_s: float, rate: float) -> float:
+        """Work that a running job has done, at a rate with these settings."""
+        return (self.done_work or 0.0) + rate * max(0.0, time_s - max(job.start_s, self.changed_s or 0.0))
+
+
+def gpu_settings(of: Launch | JobReport) -> dict[str, str]:
+    """Clock and power limit of GPUs as a settings file states them; watts are per GPU."""
+    clock, limit = of.frequency_mhz, of.power_limit_w
+    return {
+        "WATTSCHED_FREQUENCY_MHZ": "" if clock is None else str(clock),
+        "WATTSCHED_POWER_LIMIT_W": "" if limit is None else f"{limit:g}",
+    }
+
+
+class Row(NamedTuple):
+    """Settings that a job can have on the GPUs that it runs on, its watts and its rate with them."""
+
+    settings: dict[str, Any]
+    power_w: float
+    rate: float
+
+
+def rows_for(table: Mapping[str, Any], launch: Launch) -> list[Row]:
+    """Rows of a table for the GPUs of a launch that need no restart: clocks and power limits, each once."""
+    columns = [name for name in SETTINGS if table.get(name) is not None]
+    if not table or set(columns) != set(launch.settings):
+        return []
+    found, rates, kind = dict[tuple[Any, ...], Row](), rates_of(table), gpu_type_of(launch.pool)
+    for i, (gpus, pool) in enumerate(zip(table["gpus"], table["pool"], strict=True)):
+        settings = {name: table[name][i] for name in columns}
+        same = gpus == launch.gpus and gpu_type_of(pool) == kind
+        if same and settings.get("batch_size") == launch.batch_size:
+            found.setdefault(tuple(settings.values()), Row(settings, table["power_w"][i], rates[i]))
+    return [*found.values()]
 
 
 def stated_names(
@@ -151,6 +199,7 @@ def fields_of(
     if "options" not in said and "model" not in said:
         said = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **said}
     fields = _with_idle_watts(with_table(said, options.tables), options)
+    least = {name: fields.pop(name) for name in ("least_progress",) if name in fields}
     kinds = {node.gpu_type for node in site.nodes.values()}
     stated = fields.get("pools")
     if stated and (strange := [name for name in stated if name not in kinds]):
@@ -159,7 +208,7 @@ def fields_of(
     if not allowed:
         raise InputError(["none of its partitions has GPUs that it may use"])
     checked = validated(Job, {**fields, "pools": allowed, "name": str(job.id), "preemptible": True})
-    return {**checked.model_dump(exclude_unset=True), "preemptible": fields.get("preemptible", True)}
+    return {**checked.model_dump(exclude_unset=True), **least, "preemptible": fields.get("preemptible", True)}
 
 
 def _with_idle_watts(fields: dict[str, Any], options: SiteOptions) -> dict[str, Any]:
@@ -174,19 +223,25 @@ def _with_idle_watts(fields: dict[str, Any], options: SiteOptions) -> dict[str, 
 
 
 def record_of(
-    fields: Mapping[str, Any], job: SlurmJob, site: Site, held: Launch | None, hosts: Iterable[SlurmNode]
+    fields: Mapping[str, Any],
+    job: SlurmJob,
+    site: Site,
+    held: Launch | None,
+    hosts: Iterable[SlurmNode],
+    *,
+    adjustable: bool = False,
 ) -> dict[str, Any]:
     """A job as a session takes it, without what it holds.
 
-    `hosts` has a node of each kind that it may have. What a running job was released as (`held`), its clock
-    and power limit among it, cannot change while it runs.
+    `hosts` has a node of each kind that it may have. The last row of a running job is what it has (`held`);
+    before it are other clocks and power limits on the same GPUs, if it is `adjustable`.
     """
-    record = {name: value for name, value in fields.items() if name not in OF_MODELS}
-    record["options"] = _possible(job, fields["options"], hosts, held)
+    record = {name: value for name, value in fields.items() if name not in NOT_TOLD}
+    record["options"] = _possible(job, fields["options"], hosts, held, adjustable)
     if held is not None:
-        table, ran_s = record["options"], max(0.0, site.time_s - job.start_s) if job.running else 0.0
-        rate = table["rate"][-1] if "rate" in table else 1.0 / table["completion_s"][-1]
-        record = under_way(record, ran_s, rate)
+        ran_s = max(0.0, site.time_s - job.start_s) if job.running else 0.0
+        work = held.work_at(job, site.time_s, rates_of(record["options"])[-1]) if job.running else 0.0
+        record = under_way(record, ran_s, work)
     record["preemptible"] = held is None or (record["preemptible"] and job.requeue)
     return record
 
@@ -208,7 +263,7 @@ def _plain_s(job: SlurmJob) -> float:
 
 
 def _possible(
-    job: SlurmJob, table: Mapping[str, Any], hosts: Iterable[SlurmNode], held: Launch | None
+    job: SlurmJob, table: Mapping[str, Any], hosts: Iterable[SlurmNode], held: Launch | None, adjustable: bool
 ) -> dict[str, Any]:
     """Rows of a table that Slurm can do: one node's GPUs or whole nodes; a running job as launched (`held`).
 
@@ -228,7 +283,7 @@ def _possible(
     kept = [i for i, pair in enumerate(pairs) if pair in fitting]
     rows = {name: [column[i] for i in kept] for name, column in columns.items()}
     if held is not None:
-        return _with_own(rows, columns, held)
+        return _with_own(rows, columns, held, adjustable)
     if not kept and job.needs.exclusive:
         raise InputError(["has nodes for itself (--exclusive), with all their GPUs: ask for all of them"])
     if not kept:
@@ -251,18 +306,23 @@ def _holds(job: SlurmJob, gpus: int, host: SlurmNode) -> bool:
     return enough and job.needs.memory_mib_on(host, nodes, each) <= host.memory_mib
 
 
-def _with_own(rows: dict[str, Any], columns: Mapping[str, Any], held: Launch) -> dict[str, Any]:
-    """Rows, and at last that of a running job as it was launched (`held`), at its speed in the table."""
+def _with_own(
+    rows: dict[str, Any], columns: Mapping[str, Any], held: Launch, adjustable: bool
+) -> dict[str, Any]:
+    """Rows, and at last that of a running job as it was launched (`held`), at its speed in the table.
+
+    Before it are its other settings on the same GPUs, if it is `adjustable`.
+    """
     speed = "completion_s" if "completion_s" in columns else "rate"
-    own = {"gpus": held.gpus, "pool": held.pool, "power_w": held.power_w, **held.settings}
-    same = [
-        i
-        for i, gpus in enumerate(columns.get("gpus", ()))
-        if gpus == held.gpus
-        and gpu_type_of(columns["pool"][i]) == gpu_type_of(held.pool)
-        and all(columns[name][i] == value for name, value in held.settings.items() if name in columns)
-    ]
-    own[speed] = columns[speed][same[0]] if same else 1.0
-    if set(own) != set(rows):  # its table was another when it was released
-        return {name: [value] for name, value in own.items()}
-    return {name: [*rows[name], own[name]] for name in rows}
+    others = rows_for(columns, held)
+    rate = next((row.rate for row in others if row.settings == held.settings), 1.0)
+    own = Row(held.settings, held.power_w, rate)
+    names = {"gpus", "pool", "power_w", speed, *held.settings}
+    kept = [own] if not adjustable else [*(row for row in others if row.settings != held.settings), own]
+    table = {name: [*rows[name]] if names == set(rows) else [] for name in names}
+    for row in kept:
+        values = {"gpus": held.gpus, "pool": held.pool, "power_w": row.power_w, **row.settings}
+        values[speed] = row.rate if speed == "rate" else 1.0 / row.rate
+        for name, value in values.items():
+            table[name].append(value)
+    return table

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from wattsched.adapters.options import Expansion
+from wattsched.adapters.options import Expansion, rates_of
 from wattsched.adapters.plan import (
     Kept,
     Need,
@@ -25,9 +25,10 @@ from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of, pool_of
 from wattsched.adapters.slurm.load import Load, Running, Start, behind
-from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, fields_of, record_of, said_of
+from wattsched.adapters.slurm.options import Launch, Ours, Row, SiteOptions, fields_of, record_of, said_of
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob
 from wattsched.instances.errors import InputError
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.report.wording import count
 from wattsched.sessions.session_decision import SessionDecision
 
@@ -248,10 +249,10 @@ def _running_record(
     job, nodes = running.job, running.site_nodes
     # The pools may have other names since it was released: partitions and power caps change.
     pool = pools[next(iter(running.gpus))]
-    launch = running.launch.model_copy(update={"pool": pool})
+    launch = running.launch.model_copy(update={"pool": pool, "power_w": running.power_w})
     fields = fields or {"name": str(job.id), "options": {}, "preemptible": True}
     fields = {**fields, "pools": sorted({*fields.get("pools", ()), pool})}
-    record = record_of(fields, job, running.site, launch, hosts)
+    record = record_of(fields, job, running.site, launch, hosts, adjustable=running.adjustable)
     current = {"gpus": launch.gpus, "pool": pool, "nodes": running.gpus}
     # What starts is let alone, and so is what a drained node has left.
     begun = job.running and all(node.takes_jobs for node in nodes)
@@ -259,14 +260,18 @@ def _running_record(
 
 
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
-    """Starts and stops by which a decision differs from what runs, and why other jobs wait."""
+    """Starts, stops and changes by which a decision differs from what runs, and why other jobs wait."""
     site, ours = round.load.site, round.load.ours
-    starts, stops, decided = list[Start](), dict[int, str](), set[int]()
+    starts, changes, stops, decided = list[Start](), list[Start](), dict[int, str](), set[int]()
     for one, record, row, nodes in assigned(round.jobs, decision):
         number = int(one.job)
         decided.add(number)
         running = ours.get(number)
+        power_w = record["options"]["power_w"][row]
+        settings = one.model_dump(include=set(SETTINGS), exclude_none=True)
         if running is not None and nodes == running.counts:
+            if running.adjustable and settings != running.launch.settings:
+                changes.append(running.changed(Row(settings, power_w, 0.0), rates_of(record["options"])[-1]))
             continue
         if running is not None:
             same = one.gpus == running.launch.gpus
@@ -276,20 +281,26 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             run=job.restarts + (running is not None),
             released_s=site.time_s,
             nodes=nodes,
-            power_w=record["options"]["power_w"][row],
+            power_w=power_w,
             asked_nodes=sorted(job.needs.nodes),
-            **one.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
+            gpus=one.gpus,
+            pool=one.pool,
+            **settings,
         )
         starts.append(Start(job, launch))
     # What was not told to the session stays as it is.
     decidable = {int(job["name"]) for job in round.jobs} - decided - round.left_out.keys()
     stops |= {number: "waits" for number in ours if number in decidable}
-    return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
+    reasons = round.left_out | {int(name): why for name, why in decision.reasons.items()}
+    lowered = [change for change in changes if change.launch.lowering]
+    return Plan(
+        starts, stops, reasons, lowered=lowered, raised=[one for one in changes if one not in lowered]
+    )
 
 
 def queued(plan: Plan, round: Round, cap_w: Mapping[str, float]) -> dict[int, str]:
     """Return why jobs that were told to the session are not among the starts of a plan."""
-    later = round.load.after(plan.stops, plan.starts)
+    later = round.load.after(plan.stops, plan.begins)
     nodes, tenants = round.cluster["nodes"], later.options.tenants
     free = {row["name"]: len({*later.free(row["name"])} - {*row.get("unavailable", ())}) for row in nodes}
     starts = [(f"job {start.job.id}", start.launch.nodes) for start in plan.starts]

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from math import inf
 from typing import Any, TypeAlias
 
+from wattsched.adapters.agents import NodeReport
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.options import first_of
 from wattsched.adapters.quarantine import why
@@ -30,7 +31,7 @@ from wattsched.adapters.slurm.inventory import (
     records,
     switches_in,
 )
-from wattsched.adapters.slurm.snapshot import Snapshot
+from wattsched.adapters.slurm.snapshot import AGENTS, Snapshot
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_parts import host_of
 from wattsched.reading.clocks import clock_s, fitting, moment_s, moments_s
@@ -174,6 +175,10 @@ class Site:
         Partitions that start no jobs, and their state.
     notes : list of str
         What was left out, and why.
+    agents : str
+        Reports of the nodes' agents, as a snapshot has them.
+    reports : dict of str to NodeReport
+        Those of them that count, by node; see `load.usable`.
     """
 
     time_s: float
@@ -185,6 +190,8 @@ class Site:
     closed: dict[str, str]
     notes: list[str] = field(default_factory=list)
     partitions: dict[str, list[str]] = field(default_factory=dict)
+    agents: str = "{}"
+    reports: dict[str, NodeReport] = field(default_factory=dict)
 
     def switches_above(self, node: str) -> list[str]:
         """Switches above a node."""
@@ -226,6 +233,7 @@ def read(snapshot: Snapshot) -> Site:
             partitions={p["PartitionName"]: names_in(p.get("Nodes", "")) for p in partitions},
             closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) not in _RUN},
             notes=notes,
+            agents=snapshot.get(AGENTS, "{}"),
         )
     except ValueError as error:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None

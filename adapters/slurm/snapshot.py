@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from wattsched.adapters.agents import written_in
 from wattsched.adapters.rounds import UnansweredError
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import read_json, write_atomically
@@ -28,8 +29,11 @@ BEFORE_23_02 = ("sinfo", "--all", "--json")
 OPTIONAL = ("topology",)
 """Parts that clusters may lack: without a topology plugin the command fails."""
 
+AGENTS = "agents"
+"""Part of a snapshot that has the reports of the nodes' agents; it may lack."""
+
 Snapshot = dict[str, str]
-"""Outputs of `COMMANDS`, and ``time``: seconds since 1970, as text."""
+"""Outputs of `COMMANDS`, ``time``: seconds since 1970, as text, and reports of agents."""
 
 
 class SlurmError(UnansweredError):
@@ -62,10 +66,11 @@ def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] |
     return done.stdout
 
 
-def take(time_s: float, timeout_s: float = 30.0) -> Snapshot:
+def take(time_s: float, timeout_s: float = 30.0, settings: Path | None = None) -> Snapshot:
     """Ask Slurm for all that a round needs; no answer is a `SlurmError`, never an empty cluster.
 
-    Jobs are asked for after nodes: one that starts in between is counted where it runs.
+    Jobs are asked for after nodes: one that starts in between is counted where it runs. Agents report in the
+    folder of the `settings`.
     """
     found = {"time": repr(time_s)}
     for part, command in COMMANDS.items():
@@ -78,7 +83,7 @@ def take(time_s: float, timeout_s: float = 30.0) -> Snapshot:
                 found[part] = ""
             else:
                 raise
-    return found
+    return found if settings is None else {**found, AGENTS: json.dumps(written_in(settings))}
 
 
 def accounting() -> dict[str, set[str]] | None:
@@ -96,7 +101,7 @@ def load(path: str | Path) -> Snapshot:
     document = read_json(path)
     if not isinstance(document, dict):
         raise InputError(["is no snapshot of Slurm: it must be an object"], str(path))
-    known = ("time", *COMMANDS)
+    known = ("time", *COMMANDS, *([AGENTS] if AGENTS in document else []))
     faults = [f"{part}: is missing" for part in known if part not in document]
     faults += [f"{part}: must be a text" for part in known if not isinstance(document.get(part, ""), str)]
     if faults:

@@ -167,6 +167,7 @@ class World(ABC):
         budget = Budget(
             file=str(self.file),
             ahead_s=60.0,
+            lasting_s=self.rng.choice([0.0, 150.0]),
             fail_safe_w=self.fail_safe_w,
             domains=["feed"],
             clock=self.clock,
@@ -267,6 +268,7 @@ class World(ABC):
             "hostile": lambda: self.submit(rng.choice(HOSTILE)),
             "foreign": self.come_foreign,
             "gone": self.end_foreign,
+            "agent": self.change_agents,
             "nothing": lambda: None,
         }
         what = rng.choice(list(events))
@@ -277,6 +279,10 @@ class World(ABC):
         """Set the clock by minutes or hours, or right again."""
         self.set_s = 0.0 if self.set_s else self.rng.choice([-7200.0, -120.0, 120.0, 7200.0])
         self.set_until_s = self.true_s + 0.9 * BELIEVED_S
+
+    def change_agents(self) -> None:
+        """Let what sets clocks on a node end, or begin anew, where there is such a thing."""
+        return
 
     def mend(self) -> None:
         """Let all that is broken be well again."""
@@ -364,7 +370,7 @@ def history(make: type[World], seed: int, steps: int = 12) -> dict[str, int]:
         With what was not true, the seed and the events.
     """
     rng = Random(seed)
-    world, events, rounds, cuts = make(rng), list[str](), 0, 0
+    world, events, rounds, cuts, changed = make(rng), list[str](), 0, 0, 0
     try:
         for _ in range(rng.randint(2, 6)):
             world.submit()
@@ -374,6 +380,7 @@ def history(make: type[World], seed: int, steps: int = 12) -> dict[str, int]:
             report = world.round()
             rounds += report is not None
             cuts += events[-1] in ("cut", "announced")
+            changed += len(report.changed) if report else 0
             world.check(report, events[-1])
             assert not world.faults, (seed, events, world.faults)
         world.mend()
@@ -386,6 +393,6 @@ def history(make: type[World], seed: int, steps: int = 12) -> dict[str, int]:
                 break
         assert not world.faults, (seed, events, world.faults)
         assert not world.unfinished(), (seed, events, "lost", world.unfinished(), report)
-        return {"rounds": rounds, "cuts": cuts, "jobs": world.made}
+        return {"rounds": rounds, "cuts": cuts, "jobs": world.made, "changed": changed}
     finally:
         world.close()

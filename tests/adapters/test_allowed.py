@@ -64,6 +64,8 @@ everywhere = pytest.mark.parametrize("looked", [on_slurm, on_kubernetes])
         ({"weight": 3.0}, {"weight": [0.5, 2]}, "weight: the site allows 0.5 to 2, got 3"),
         ({"restart_s": 0}, {"weight": [0.5, 2]}, "got 0.0; the site allows options, model, weight"),
         ({"remaining_work": 1e-9}, {"remaining_work": [1, 9]}, "work: the site allows 1 to 9, got 1e-09"),
+        ({"least_progress": 0.9}, {}, "least_progress: may not be stated, got 0.9; the site allows"),
+        ({"least_progress": 0.9}, {"least_progress": [0, 0.5]}, "least_progress: the site allows 0 to 0.5"),
         ({"options": ROWS}, {}, "options: the site takes no rows of users, but names of its tables"),
         ({"options": "small"}, {"tables": ["large"]}, "options: the site allows 'large', got 'small'"),
         ({"options": "none"}, {}, "'none' is no table of the options file"),
@@ -78,9 +80,22 @@ def test_what_the_site_does_not_allow_lets_the_job_wait_with_the_field_the_value
     site = {"allow": allow, "tables": {"small": ROWS, "large": ROWS}}
     round, record, reason = looked(said, site, None)
     assert record is None
-    dashed = reason.replace("wattsched.io/remaining-work", "remaining_work").replace("wattsched.io/", "")
+    dashed = reason.replace("remaining-work", "remaining_work").replace("least-progress", "least_progress")
+    dashed = dashed.replace("wattsched.io/", "")
     assert told.replace('"', "'") in dashed.replace("restart-s", "restart_s").replace('"', "'")
     assert round.jobs
+
+
+@everywhere
+@pytest.mark.parametrize(("least", "kept"), [(None, [1.0, 0.8, 0.5]), (0.8, [1.0, 0.8]), (1, [1.0])])
+def test_settings_that_are_too_slow_for_a_job_are_not_offered(
+    looked: Looked, least: float | None, kept: list[float]
+) -> None:
+    rows = {"gpus": [2] * 3, "pool": ["A100"] * 3, "power_w": [700.0, 500.0, 300.0], "rate": [1.0, 0.8, 0.5]}
+    site = {"allow": {"least_progress": [0, 1]}, "tables": {"clocks": {**rows, "frequency_mhz": [3, 2, 1]}}}
+    _, record, _ = looked({"options": "clocks"} | ({"least_progress": least} if least else {}), site, None)
+    assert record is not None
+    assert record["options"]["rate"] == kept
 
 
 @everywhere

@@ -42,7 +42,7 @@ class Clocks:
 
 def of_site(now_w: float, soon_w: float, *told: Any) -> Cap:
     """A cap on the site alone."""
-    return Cap({"": now_w}, {"": soon_w}, *told)
+    return Cap({"": now_w}, {"": soon_w}, {"": soon_w}, *told)
 
 
 @given(
@@ -148,7 +148,7 @@ def test_power_domains_have_limits_of_their_own_and_unknown_ones_are_refused() -
         ],
     }
     clocks = Clocks(file="cap.json", ahead_s=20, source=lambda: document, domains=["feed", "other"])
-    assert clocks.cap() == Cap({"": math.inf, "feed": 900}, {"": math.inf, "feed": 900})
+    assert clocks.cap() == Cap(*[{"": math.inf, "feed": 900}] * 3)
     assert [clocks.watts(s, domain="feed") for s in (85, 20, 80, 30)] == [
         (900, 400),
         (400, 400),

@@ -123,3 +123,22 @@ def test_an_announced_limit_is_met_on_time_and_one_that_is_withdrawn_stops_nothi
     write(world, 24)
     assert not later(world, 230).stopped
     assert not later(world, 100).stopped
+
+
+@pytest.mark.parametrize("domain", [None, "feed"])
+def test_nothing_starts_that_an_announced_limit_would_stop_soon(world: World, domain: str | None) -> None:
+    world.rounds.budget.lasting_s = 300.0
+    write(world, 24, (-1, None, 2, domain))
+    later(world, 1)
+    # Now there is room for all, and in four minutes for three: one starts, if it is under that limit.
+    write(world, 24, (240, 400, 3, domain))
+    report = later(world, 70)
+    assert running(world)[domain is not None] == 3
+    told = {*report.waiting.values(), *report.postponed.values()}
+    assert "an announced cut would stop it soon after its start: waits for the cut" in told
+    # A limit that is further away keeps nothing back, and what it stops is stopped in time.
+    write(world, 24, (400, 600, 3, domain))
+    later(world, 1)
+    assert running(world) == (23, 7)
+    later(world, 350)
+    assert running(world)[domain is not None] == 3

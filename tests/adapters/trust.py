@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import wattsched
 
 RANGED = (
-    "weight restart_s remaining_work min_gpus max_gpus gpu_counts batch_sizes frequencies_mhz power_limits_w"
+    "weight restart_s least_progress remaining_work min_gpus max_gpus gpu_counts batch_sizes frequencies_mhz "
+    "power_limits_w"
 )
 EVERYTHING: dict[str, Any] = {
     **dict.fromkeys(("own_options", "own_power_w", "preemptible", "pools"), True),

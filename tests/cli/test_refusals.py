@@ -263,7 +263,6 @@ slurm --shadow --budget nowhere.json | nowhere.json: no such file
 slurm --shadow --options nowhere.json | nowhere.json: no such file
 slurm --shadow --snapshot nowhere.json | nowhere.json: no such file
 slurm --shadow --snapshot slurm.json --objective money | 'money'
-slurm --shadow --settings folder | --settings needs --apply
 slurm --shadow --every 0 | --every
 slurm --shadow --give-back | --give-back: cannot be combined with --shadow
 slurm --give-back | needs --journal FILE

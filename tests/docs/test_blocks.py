@@ -17,6 +17,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.docs.markdown import Block, blocks_of, commands_of, first_difference
+from wattsched.adapters.agents import NodeReport
 from wattsched.adapters.budget import Caps
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.slurm.options import SiteOptions
@@ -142,7 +143,17 @@ def test_json_examples_are_valid(page: Path) -> None:
 
     A result belongs to an instance above it on the page, and has to pass its check.
     """
-    parts = (Profile, Decision, JobColumns, AssignmentColumns, SiteOptions, KubernetesOptions, Caps, Signal)
+    parts = (
+        Profile,
+        Decision,
+        JobColumns,
+        AssignmentColumns,
+        SiteOptions,
+        KubernetesOptions,
+        Caps,
+        Signal,
+        NodeReport,
+    )
     models = {**vars(cluster_models), **vars(instance_models), **{part.__name__: part for part in parts}}
     instances = {}
     for block in blocks_of(page):

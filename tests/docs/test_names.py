@@ -20,7 +20,8 @@ OTHERS |= {"--hold", "--requeue", "--gres", "--comment", "--gpus", "--gpus-per-n
 OTHERS |= {"--nodelist", "--exclude", "--constraint", "--unix-socket"}
 OTHERS |= {"--rm", "--user", "--query-gpu", "--starttime"}
 OTHERS |= {"--lock-gpu-clocks", "--power-limit", "--from-file", "--allusers", "--duplicates", "--parsable2"}
-"""Options of other commands: click's own, those of glpsol, dask, Slurm, docker, nvidia-smi and kubectl."""
+OTHERS |= {"--settings", "--node", "--every", "--dry-run"}
+"""Options of other commands: click's own, the agent's, those of glpsol, dask, Slurm, docker and others."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 

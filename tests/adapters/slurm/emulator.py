@@ -1,13 +1,16 @@
-"""A small model of Slurm: its commands, and what becomes of jobs."""
+"""A small model of Slurm: its commands, what becomes of jobs, and the shipped agent on each node."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from tests.adapters.histories import BASE_W, FEED, GPUS, IDLE_W, MOST_W, NODES, TABLES, World, added_up
+from tests.adapters.slurm.agents import agent_module
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm import actions, loop, snapshot
 from wattsched.adapters.slurm.actions import Actions
@@ -40,6 +43,7 @@ class Job:
     restarts: int = 0
     admin_comment: str = ""
     pinned: str = ""
+    clock_mhz: int = 0
     held: dict[str, list[int]] = field(default_factory=dict)
     begun_s: float = 0.0
     leaves_s: float = 0.0
@@ -52,17 +56,69 @@ class Job:
 
 
 class SlurmWorld(World):
-    """Three nodes, one of them behind a feed, and their slurmctld."""
+    """Three nodes, one of them behind a feed, and their slurmctld.
+
+    Attributes
+    ----------
+    clock_mhz : dict
+        Of each GPU that a job has set to one, by node and number.
+    agents : dict
+        Shipped agents by node; one acts in its own time, and not at all where it is in `dead`.
+    """
+
+    EACH_W = {1410: MOST_W, 1005: 250.0}
+    """Of a GPU with a clock."""
 
     def __init__(self, rng: Random) -> None:
         self.jobs, self.down = dict[int, Job](), set[str]()
+        self.clock_mhz, self.agents = dict[tuple[str, int], int](), dict[str, Any]()
+        self.dead = set(NODES) if rng.random() < 0.2 else set[str]()
+        self.slow, self.refusing = rng.choice([0.0, 0.0, 0.3, 0.9]), 0.1
         super().__init__(rng)
+
+    def act(self) -> None:
+        """Let the agents act that are there, and not too slow."""
+        for node in NODES:
+            if node in self.dead | self.down or self.rng.random() < self.slow:
+                continue
+            if node not in self.agents:
+                self.agents[node] = agent_module()
+                self.agents[node].time = SimpleNamespace(time=lambda: self.true_s)
+                self.agents[node].ran = partial(self.tool, node)
+                (self.folder / "settings/nodes").mkdir(parents=True, exist_ok=True)
+                self.agents[node] = self.agents[node].Agent(str(self.folder / "settings"), node, "nvidia-smi")
+            self.agents[node].step()
+
+    def tool(self, node: str, words: list[str], dry_run: bool = False) -> tuple[str, str]:
+        """Answer nvidia-smi; now and then it refuses."""
+        assert not dry_run
+        gpus = [int(number) for number in words[2].split(",")]
+        if "--query-gpu=index,power.draw" in words:
+            watts = [f"{gpu}, {self.EACH_W.get(self.clock_mhz.get((node, gpu), 0), MOST_W)}" for gpu in gpus]
+            return "\n".join(["index, power.draw [W]", *watts]), ""
+        assert words[3] == "-lgc"
+        if self.rng.random() < self.refusing:
+            return "", "is busy"
+        self.clock_mhz |= {(node, gpu): int(words[4].split(",")[0]) for gpu in gpus}
+        return "", ""
+
+    def change_agents(self) -> None:
+        """Let an agent end, or begin anew."""
+        node = self.rng.choice(NODES)
+        self.dead ^= {node}
+        self.agents.pop(node, None)
+
+    def pass_time(self, seconds: float) -> None:
+        super().pass_time(seconds)
+        self.act()
 
     def new_rounds(self, budget: Budget) -> Rounds:
         feed = {"name": "feed", "members": list(FEED), "power_cap_w": self.feed_w}
         options = {"power_domains": [feed], "base_power_w": BASE_W, "tables": TABLES}
         policy = Policy(Ours(), SiteOptions.model_validate(options), apply=True, every_s=30.0)
-        return Rounds(policy, budget, self.journal, take, Actions)
+        folder = self.folder / "settings"
+        look, actions = partial(take, settings=folder), partial(Actions, settings=folder)
+        return Rounds(policy, budget, self.journal, look, actions)
 
     def ask(self, *words: str, **_: Any) -> str:
         """Answer a command."""
@@ -72,6 +128,7 @@ class SlurmWorld(World):
                 return json.dumps({"nodes": [self._node(name) for name in NODES]})
             case ("squeue", *_):
                 self.advance()
+                self.act()
                 return json.dumps({"jobs": [self._row(job) for job in self.jobs.values()]})
             case ("scontrol", "--oneliner", "show", "partition"):
                 return "PartitionName=gpu State=UP"
@@ -90,8 +147,10 @@ class SlurmWorld(World):
         if verb == "update":
             fields = dict(word.split("=", 1) for word in rest)
             job = self.jobs[int(fields["JobId"])]
+            self._require_change(job, fields.get("AdminComment", ""))
             job.admin_comment = fields.get("AdminComment", job.admin_comment)
             job.pinned = fields.get("ReqNodeList", job.pinned)
+            job.clock_mhz = int(fields.get("TresFreq", "0").rpartition(":")[2]) or job.clock_mhz
             job.gpus = int(fields["Gres"].rpartition(":")[2]) if "Gres" in fields else job.gpus
             return
         job = self.jobs[int(rest[-1])]
@@ -113,6 +172,24 @@ class SlurmWorld(World):
                 0,
             )
             job.restarts += 1
+
+    def _require_change(self, job: Job, comment: str) -> None:
+        """Hold a change of the settings of a running job against the cap."""
+        if job.state != "RUNNING" or not comment:
+            return
+        launch, drawn_w = json.loads(comment)["wattsched"], sum(self.job_w(job).values())
+        more_w = launch["power_w"] - drawn_w
+        if more_w > 1e-6 and launch["power_w"] > job.launch["power_w"]:
+            counts = {node: len(gpus) for node, gpus in job.held.items()}
+            self.require_start(counts, more_w + IDLE_W * sum(counts.values()))
+
+    def job_w(self, job: Job) -> dict[str, float]:
+        """Watts of a running job by node: by the clocks of its GPUs, if it was released with one."""
+        clocked = "frequency_mhz" in job.launch
+        return {
+            node: sum(self.EACH_W[self.clock_mhz[node, gpu]] if clocked else MOST_W for gpu in gpus)
+            for node, gpus in job.held.items()
+        }
 
     def _node(self, name: str) -> dict[str, Any]:
         used = sorted(number for job in self.jobs.values() for number in job.held.get(name, ()))
@@ -161,11 +238,16 @@ class SlurmWorld(World):
             free = [number for number in range(GPUS) if number not in used]
             if name not in self.down and len(free) >= job.gpus:
                 job.held, job.state, job.begun_s = {name: free[: job.gpus]}, "RUNNING", self.true_s
+                # Of somebody else's job that begins within a round only the next round can know.
+                self.refused |= job.foreign
+                self.clock_mhz |= {(name, gpu): job.clock_mhz for gpu in job.held[name]}
                 return
 
     def _add(self, gpus: int, comment: str, **fields: Any) -> None:
         self.made += 1
-        self.jobs[self.made] = Job(self.made, gpus, self.rng.choice([20.0, 60.0, 150.0]), comment, **fields)
+        self.jobs[self.made] = Job(
+            self.made, gpus, self.rng.choice([20.0, 60.0, 150.0, 400.0]), comment, **fields
+        )
 
     def submit(self, said: Any = None) -> None:
         gpus, requeue = self.rng.choice([1, 2, 4, 8]), self.rng.random() < 0.8
@@ -173,7 +255,9 @@ class SlurmWorld(World):
             self._add(gpus, json.dumps({"wattsched": said}), good=False)
             return
         self._add(
-            gpus, json.dumps({"wattsched": self.rng.choice([{}, {"options": f"of{gpus}"}])}), requeue=requeue
+            gpus,
+            json.dumps({"wattsched": self.rng.choice([{}, *[{"options": f"of{gpus}"}] * 3])}),
+            requeue=requeue,
         )
 
     def come_foreign(self) -> None:
@@ -185,10 +269,10 @@ class SlurmWorld(World):
             if job.foreign and job.state in ("RUNNING", "PENDING"):
                 job.state, job.held = "COMPLETED", {}
 
-    def fail_node(self) -> None:
+    def fail_node(self, name: str = "") -> None:
         if self.down:
             return self.mend_nodes()
-        self.down = {self.rng.choice(NODES)}
+        self.down = {name or self.rng.choice(NODES)}
         for job in self.jobs.values():
             if job.held.keys() & self.down:
                 # Slurm requeues what it may, and starts it again by itself.
@@ -219,8 +303,11 @@ class SlurmWorld(World):
                 gpus = {node: len(one) for node, one in job.held.items()} or launch.get("nodes", {})
                 same = launch.get("nodes") == gpus
                 each_w = launch["power_w"] / launch["gpus"] if same else MOST_W
+                watts = {node: count * each_w for node, count in gpus.items()}
+                if same and job.held and not job.foreign:
+                    watts = self.job_w(job)
                 for node, count in gpus.items():
-                    by_node[node] += count * (each_w - IDLE_W)
+                    by_node[node] += watts[node] - count * IDLE_W
         return added_up(by_node)
 
     def may_stop(self, name: str) -> list[str]:
@@ -254,4 +341,5 @@ def patched(monkeypatch: Any) -> type[SlurmWorld]:
         monkeypatch.setattr(module, "ask", ask)
     monkeypatch.setattr(loop, "_LOOK_S", 0.0)
     monkeypatch.setattr(loop, "_SETTLE_S", 0.01)
+    monkeypatch.setattr(loop, "_CONFIRM_S", 0.02)
     return Current

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,34 @@ def test_a_clock_does_not_change_while_a_job_runs() -> None:
     launch = launch_of(SITE.jobs[NUMBERS["resnet"]])
     assert launch is not None
     assert launch.frequency_mhz == 1410
+
+
+REPORTS = {
+    "right": {"run": 0, "frequency_mhz": 1005},
+    "of another run": {"run": 1, "frequency_mhz": 1005},
+    "of another clock": {"run": 0, "frequency_mhz": 1410},
+    "with a limit": {"run": 0, "frequency_mhz": 1005, "power_limit_w": 300},
+    "failed": {"run": 0, "frequency_mhz": 1005, "failed": "busy"},
+    "old": {"run": 0, "frequency_mhz": 1005},
+    "none": {},
+}
+
+
+@given(st.sampled_from([*REPORTS]), st.sampled_from([*REPORTS]))
+def test_a_lower_clock_counts_once_the_agents_of_all_nodes_report_it(first: str, second: str) -> None:
+    launch = {"run": 0, "released_s": 1, "gpus": 16, "pool": "A100", "nodes": {"g1": 8, "g2": 8}}
+    launch |= {"power_w": 3_200, "frequency_mhz": 1005, "before_w": 6_400, "lowering": True}
+    site = changed(large={"admin_comment": json.dumps({"wattsched": launch})})
+    now_s, number = site.time_s, NUMBERS["large"]
+    written = {
+        node: json.dumps({"time_s": now_s - 60 * (what == "old"), "jobs": {number: job} if job else {}})
+        for node, what, job in (("g1", first, REPORTS[first]), ("g2", second, REPORTS[second]))
+    }
+    running = load_of(replace(site, agents=json.dumps(written)), TRUSTING, Ours()).ours[number]
+    assert running.settled == (first == second == "right")
+    assert running.power_w == (3_200 if running.settled else 6_400)
+    # It can be changed where all agents are there, and none has failed.
+    assert running.adjustable == (not {"failed", "old"} & {first, second})
 
 
 @pytest.mark.parametrize(
