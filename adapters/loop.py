@@ -16,7 +16,17 @@ from threading import Event
 from typing import Any, ClassVar, Generic, TypeVar
 
 from wattsched.adapters.budget import Budget, Cap
-from wattsched.adapters.overdraw import caps_w, decision_w, left_w, limits_w, over_w, stops_to_fit, too_much
+from wattsched.adapters.correction import SILENT_S, Correction
+from wattsched.adapters.overdraw import (
+    caps_w,
+    decision_w,
+    kept_w,
+    left_w,
+    limits_w,
+    over_w,
+    stops_to_fit,
+    too_much,
+)
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan, Policy, Report, UnansweredError, tell
 from wattsched.instances.errors import InputError
@@ -77,6 +87,9 @@ class RoundLoop(ABC, Generic[ReportT]):
         )
         self.session.goes_on = True  # the cap is kept also where nothing can be written
         self.actions = actions(self.session) if actions is not None and policy.apply else None
+        self.correction: Correction | None = None
+        # Caps of the last round; infinite by the names of those that readings exceed in spite of all.
+        self._kept_w, self.failing = dict[str, float](), dict[str, float]()
         # What the last decision was told of jobs, also by the process before us.
         self._records: dict[str, Mapping[str, Any]] = {
             job.name: job.model_dump(exclude_unset=True, exclude=None if job.current else {"restart_s"})
@@ -149,7 +162,7 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     def _stops_to_fit(self, load: Any, cap_w: Mapping[str, float], report: ReportT) -> dict[Any, str]:
         """Return the jobs to stop so that the draw is within the caps without a decision, each with why."""
-        over = over_w(load.without_leaving.drawn_w, limits_w(load, cap_w))
+        over = self.excess_w(load, cap_w, report)
         kept = dict[Any, str]()  # jobs whose stop would be refused
         while True:
             jobs = [one for one in load.stoppable if one.name not in kept] if over else []
@@ -158,6 +171,33 @@ class RoundLoop(ABC, Generic[ReportT]):
                 report.note_not_stopped(kept, self.job)
                 return stops
             kept |= refused
+
+    def corrected(self, load: Any) -> Any:
+        """Return the load with the watts of our jobs as readings correct them."""
+        if self.correction is None:
+            return load
+        model = load.corrected(lambda _: 1.0)
+        self.correction.update(model)
+        return replace(model.corrected(self.correction.factor), correction=self.correction)
+
+    def excess_w(self, load: Any, cap_w: Mapping[str, float], report: ReportT) -> dict[str, float]:
+        """Return the watts above each cap by the model and its margin, or by readings, with an alarm."""
+        then, limits, self.failing = load.without_leaving, limits_w(load, cap_w), {}
+        over = over_w(then.drawn_w, limits)
+        if load.correction is None or load.correction.source is None:
+            return over
+        margin_w, measured_w = load.margin_w(), then.measured_w
+        for name, above_w in over_w(measured_w, {n: limits[n] + margin_w[n] for n in limits}).items():
+            if measured_w[name] <= then.drawn_w[name]:  # the model says so already
+                continue
+            over[name] = max(over.get(name, 0.0), above_w)
+            if measured_w[name] > self._kept_w.get(name, math.inf):  # not only of a cap that was cut just now
+                self.failing[name] = math.inf
+                where = f" behind '{name}'" if name else ""
+                text = f"{measured_w[name]:,.0f} W are measured{where}, {above_w:,.0f} W more than the cap"
+                text += ": settings go to their lowest, and jobs of ours stop until this is over"
+                report.alarms += [text] if text not in report.alarms else []
+        return over
 
     def _make_plan(self, load: Any, cap: Cap, report: ReportT) -> Plan:
         """Return the plan of a decision; without one, a plan that only stops jobs to keep the caps."""
@@ -318,11 +358,19 @@ class RoundLoop(ABC, Generic[ReportT]):
         if self.session.fault:
             text = f"{self.session.fault}: nothing starts, and the cap is kept"
             report.alarms += [text] if text not in report.alarms else []
-        caps = caps_w(load, cap.now_w)
+        margin_w = load.margin_w()
+        if self.correction is not None:
+            report.margin_w = margin_w[""]
+            report.measured_w = load.measured_w[""] if self.correction.source else None
+            report.notes += [f"readings: {fault}" for fault in self.correction.faults]
+            if self.correction.silent_s > SILENT_S:
+                report.alarms.append(f"no reading has come for {SILENT_S:.0f} s: margins widen")
+        caps, self._kept_w = kept_w(load, cap.now_w, margin_w), caps_w(load, cap.now_w)
         for name, above_w in over_w(then.drawn_w, caps).items():
             where = f" behind '{name}'" if name else ""
             text = f"{caps[name] + above_w:,.0f} W are drawn{where} by what may not be stopped"
-            text += f" (other jobs, idle GPUs, nodes), and the cap is {caps[name]:,.0f} W"
+            text += f" (other jobs, idle GPUs, nodes), and the cap is {caps[name] + margin_w[name]:,.0f} W"
+            text += f" with a margin of {margin_w[name]:,.0f} W" if margin_w[name] else ""
             report.alarms.append(f"{text}: nothing more can be done")
 
     @abstractmethod

@@ -24,6 +24,8 @@ class RoundMetrics:
             ("round_seconds", "Time that the last round took", lambda: self._last.took_s),
             ("power_watts", "Draw by the model after the last round", lambda: self._last.power_w),
             ("cap_watts", "Cap of the last round; infinite without any", self._cap_w),
+            ("margin_watts", "Margin of the cap for errors of the model", lambda: self._last.margin_w),
+            ("measured_watts", "Draw with jobs that are read as measured; nan without", self._measured_w),
             ("jobs_running", "Jobs of ours on GPUs", lambda: self._last.running),
             ("jobs_queued", "Jobs of ours that wait", lambda: self._last.queued),
             (
@@ -48,6 +50,9 @@ class RoundMetrics:
 
     def _cap_w(self) -> float:
         return math.inf if self._last.cap_w is None else self._last.cap_w
+
+    def _measured_w(self) -> float:
+        return math.nan if self._last.measured_w is None else self._last.measured_w
 
     def _count(self, field: str) -> float:
         return len(getattr(self._last, field, ()))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -46,13 +46,25 @@ _BOUNDS = ("pools", "min_gpus", "max_gpus")
 
 
 class Launched(Strict):
-    """GPUs, watts and settings with which a job or a pod of ours was started."""
+    """GPUs, watts and settings with which a job or a pod of ours was started.
+
+    Attributes
+    ----------
+    factor : float, optional
+        The watts are so many times those of the model, as measured watts have corrected it.
+    """
 
     gpus: Count
     power_w: NonNegative
     frequency_mhz: Count | None = None
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
+    factor: Positive | None = None
+
+    def corrected(self, factor: float) -> Self:
+        """Return the same with so many times the watts of the model."""
+        power_w = self.power_w / (self.factor or 1.0) * factor
+        return self.model_copy(update={"power_w": power_w, "factor": factor})
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -91,6 +103,8 @@ class StatedOptions(Strict):
         What is set aside for jobs that are not ours.
     fail_safe_w : float, optional
         Cap of the site where the one in force has not been known for a minute.
+    watts_error : float, optional
+        Relative standard deviation of what a job draws from the watts of its option: caps keep a margin.
     tables, profiles
         As instances have them.
     jobs : dict
@@ -108,6 +122,7 @@ class StatedOptions(Strict):
     power_domains: list[PowerDomain] = Field(default_factory=list)
     foreign: Foreign = Field(default_factory=Foreign)
     fail_safe_w: Positive | None = None
+    watts_error: Annotated[float, Field(gt=0, le=1)] | None = None
     tables: dict[Name, OptionTable] = Field(default_factory=dict)
     profiles: list[Profile] = Field(default_factory=list)
     jobs: dict[str, JobOptions] = Field(default_factory=dict)
@@ -356,8 +371,15 @@ class Expansion:
         self._of_user: Counter[str] = Counter()
         self._asked: set[tuple[str, str]] = set()
 
-    def with_table(self, fields: dict[str, Any], user: str) -> dict[str, Any]:
-        """Fields with the table of their model, where they have one."""
+    def with_table(self, fields: dict[str, Any], user: str, factor: float | None = None) -> dict[str, Any]:
+        """Fields with the table of their model, where they have one, and `factor` times its watts."""
+        fields = self._with_table(fields, user)
+        if factor is None:
+            return fields
+        power_w = [factor * watts for watts in fields["options"]["power_w"]]
+        return {**fields, "options": {**fields["options"], "power_w": power_w}}
+
+    def _with_table(self, fields: dict[str, Any], user: str) -> dict[str, Any]:
         self._clock.require_time()
         if "model" not in fields:
             key = repr(fields["options"])

@@ -7,11 +7,16 @@ too.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isnan, nan
+from math import inf, isnan, nan, sqrt
 from typing import Any
 
+from wattsched.adapters.correction import Correction, Z
+
+_ROOM = 1.1
+"""Margins that a start leaves, of those for which jobs stop."""
 _SLACK_W, _ROUNDING_W = 1e-6, 1e-3
 """Watts by which a cap is not taken to be broken, and by which sums of the engine may differ from ours."""
 
@@ -84,12 +89,18 @@ class Drawing:
         What each node draws.
     foreign_node_w : mapping of str to float
         What GPUs of jobs that are not ours draw beyond idling, by node.
+    draws : mapping of str to Draw
+        Of our jobs, by name.
+    correction : Correction, optional
+        By which their watts are corrected.
     """
 
     options: Any
     under: Any
     node_w: Any
     foreign_node_w: Any
+    draws: Any
+    correction: Correction | None
 
     @property
     def power_w(self) -> float:
@@ -107,6 +118,40 @@ class Drawing:
         """Return what GPUs of jobs that are not ours draw beyond idling, under each cap."""
         return self.by_cap(self.foreign_node_w)
 
+    @property
+    def measured_w(self) -> dict[str, float]:
+        """Return the watts under each cap, those of jobs that were read just now as measured."""
+        more_w = defaultdict[str, float](float)
+        for name, draw in self.draws.items():
+            if self.correction and (ratio := self.correction.measured(name)) is not None:
+                for node, watts in draw.node_w.items():
+                    more_w[node] += watts * (ratio / self.correction.factor(name) - 1)
+        return {name: self.drawn_w[name] + watts for name, watts in self.by_cap(more_w).items()}
+
+    def factor(self, job: object) -> float | None:
+        """Return how many times the watts of its model a job is expected to draw; None where nobody says."""
+        return None if self.correction is None else self.correction.factor(str(job))
+
+    def margin_w(self, starting: Mapping[str, Mapping[str, float]] | None = None) -> dict[str, float]:
+        """Watts under each cap that our jobs, and those `starting`, may draw beyond what is expected."""
+        variance = dict.fromkeys(["", *self.under], 0.0)
+        if self.correction is None:
+            return variance
+        caps = {node: [""] for node in self.node_w}
+        for domain, nodes in self.under.items():
+            for node in nodes:
+                caps[node].append(domain)
+        jobs = {name: draw.node_w for name, draw in self.draws.items()} | dict(starting or {})
+        for name, node_w in jobs.items():
+            watts = defaultdict[str, float](float)
+            for node, each_w in node_w.items():
+                for cap in caps[node]:
+                    watts[cap] += each_w
+            relative = self.correction.variance(name)
+            for cap, total_w in watts.items():
+                variance[cap] += relative * total_w**2
+        return {cap: Z * sqrt(square) for cap, square in variance.items()}
+
     def by_cap(self, node_w: Mapping[str, float]) -> dict[str, float]:
         """Watts of nodes, added up under each cap."""
         found = {"": sum(node_w.values())}
@@ -121,6 +166,14 @@ def caps_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     return {name: min(watts, cap_w.get(name, inf)) for name, watts in {"": inf, **standing_w}.items()}
 
 
+def kept_w(
+    load: Any, cap_w: Mapping[str, float], margin_w: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """The caps less the margin for the errors of the model: that of what is drawn now, or `margin_w`."""
+    margins = load.margin_w() if margin_w is None else margin_w
+    return {name: cap - margins[name] for name, cap in caps_w(load, cap_w).items()}
+
+
 def over_w(drawn_w: Mapping[str, float], caps: Mapping[str, float]) -> dict[str, float]:
     """Watts above each cap that is broken."""
     return {name: drawn_w[name] - cap for name, cap in caps.items() if drawn_w[name] > cap + _SLACK_W}
@@ -131,13 +184,19 @@ def limits_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     foreign_w, rule = load.foreign_w, load.options.foreign
     # What others' jobs draw above what is set aside for them.
     beyond_w = 0.0 if rule.stop_ours else max(0.0, foreign_w[""] - rule.power_w)
-    return {name: cap + min(beyond_w, foreign_w[name]) for name, cap in caps_w(load, cap_w).items()}
+    return {name: cap + min(beyond_w, foreign_w[name]) for name, cap in kept_w(load, cap_w).items()}
 
 
-def left_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
-    """The caps without the watts that are set aside for others' jobs and not drawn yet."""
+def left_w(
+    load: Any, cap_w: Mapping[str, float], starting: Mapping[str, Mapping[str, float]] | None = None
+) -> dict[str, float]:
+    """The caps less margins, and the watts that are set aside for others' jobs and not drawn yet.
+
+    Margins are those with the jobs `starting`, and larger than those for which jobs stop: estimates move.
+    """
     aside_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""])
-    return caps_w(load, cap_w) | {"": cap_w[""] - aside_w}
+    kept = kept_w(load, cap_w, {name: _ROOM * watts for name, watts in load.margin_w(starting).items()})
+    return kept | {"": kept[""] - aside_w}
 
 
 def decision_w(load: Any, least: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
@@ -148,7 +207,7 @@ def decision_w(load: Any, least: Any, cap_w: Mapping[str, float]) -> dict[str, f
     """
     caps, staying_w = left_w(load, cap_w), least.drawn_w
     stated = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
-    if not load.options.foreign.stop_ours:
+    if not load.options.foreign.stop_ours or load.correction is not None:
         # What runs now may go on up to these limits.
         now_w, limits = load.after(()).drawn_w, limits_w(load, cap_w)
         going_w = {name: min(now_w[name] + _ROUNDING_W, limits[name]) for name in stated}

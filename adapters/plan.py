@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wattsched.adapters.options import StatedOptions
-from wattsched.adapters.overdraw import caps_w
+from wattsched.adapters.overdraw import kept_w
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
 from wattsched.instances.gpu_parts import host_of
@@ -180,7 +180,7 @@ def left_of(
     `load` is that after the starts, `pools` has the pool of each node, `free` the free GPUs of those that
     take jobs, and `starts` the name and the nodes of each job that starts.
     """
-    drawn_w, cap_of, found = load.drawn_w, caps_w(load, cap_w), dict[str, Left]()
+    drawn_w, cap_of, found = load.drawn_w, kept_w(load, cap_w), dict[str, Left]()
     caps = {node: {"": (drawn_w[""], cap_of[""])} for node in pools}
     for domain in load.options.power_domains:
         for node in caps.keys() & set(load.under[domain.name]):

@@ -51,9 +51,11 @@ class Report:
     Attributes
     ----------
     power_w, cap_w : float
-        Draw by the model after the round, and the cap; None is no cap.
+        Draw by the model, corrected by readings, after the round, and the cap; None is no cap.
     planned_w : float, optional
         In shadow mode the draw if the plan were carried out.
+    margin_w, measured_w : float, optional
+        Margin that the cap keeps for errors of the model, and the draw with jobs that are read as measured.
     decided_s, took_s : float
         Seconds of the decision, and of the whole round.
     started, stopped, changed : dict
@@ -78,6 +80,8 @@ class Report:
     power_w: float = 0.0
     cap_w: float | None = None
     planned_w: float | None = None
+    margin_w: float = 0.0
+    measured_w: float | None = None
     reason: str = ""
     gap: float | None = None
     decided_s: float = 0.0

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from wattsched.adapters.budget import Budget
+    from wattsched.adapters.correction import Correction
     from wattsched.adapters.loop import RoundLoop
     from wattsched.adapters.options import Stated
     from wattsched.adapters.rounds import Report
@@ -40,6 +41,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "power_w": {"type": Number(above=0), "metavar": "W"},
     "budget": FILE,
     "options": FILE,
+    "readings": {"metavar": "FILE|DIR|URL"},
     **named("objective"),
     "every": SECONDS,
     "deadline": SECONDS,
@@ -71,6 +73,8 @@ class ClusterRounds(ABC):
         File with the watts and announced changes (.json), read anew in every round.
     options : str, optional
         File of the site: watts of GPU types, options of jobs (.json).
+    readings : str, optional
+        Measured watts: a CSV file that grows, a folder of agents' reports, or a query of Prometheus.
     objective : str
         What is optimised.
     every : float
@@ -99,6 +103,7 @@ class ClusterRounds(ABC):
     power_w: float | None = None
     budget: str | None = None
     options: str | None = None
+    readings: str | None = None
     objective: str = "work-value"
     every: float = 30.0
     deadline: float = 5.0
@@ -167,6 +172,7 @@ class ClusterRounds(ABC):
         stack.enter_context(stopping(stop, journal))
         rounds = self.rounds(policy, budget, journal, stack)
         rounds.stop = stop
+        rounds.correction = self.correction(policy.options.watts_error)
         if self.snapshot is not None:
             budget.stand_at(rounds.seen().time_s)
         if self.changes or self.single:
@@ -175,6 +181,15 @@ class ClusterRounds(ABC):
             return tell_given_back(rounds.give_back(), rounds.job)
         note = stack.enter_context(measured(self.metrics, journal))
         return follow(rounds, once=self.single, as_json=self.as_json, do_apply=self.apply, note=note)
+
+    def correction(self, error: float | None) -> Correction | None:
+        """Return what corrects watts by readings, or keeps a margin for the error that the site states."""
+        from wattsched.adapters.correction import ERROR, Correction
+        from wattsched.adapters.readings import Bounded, source_of
+
+        if self.readings is not None:
+            return Correction(error or ERROR, Bounded(source_of(self.readings)))
+        return None if error is None else Correction(error)
 
     def looking(self, files: Any, take: Callable[..., Any]) -> Callable[..., Any]:
         """Return what takes snapshots with `take`, or loads the saved one, and saves them for --record.
@@ -387,9 +402,12 @@ def _tell(report: Report, news: Jobs, alarms: list[str], notes: list[str]) -> No
     watts += " kW" if report.cap_w is None else f" of {report.cap_w / 1000:,.2f} kW"
     drawn_w = report.power_w if report.planned_w is None else report.planned_w
     over = report.cap_w is not None and drawn_w > report.cap_w
-    about = [report.reason, "" if report.gap is None else gap_text(report.gap), f"{report.took_s:.2f} s"]
+    margin = f"margin {report.margin_w / 1000:,.2f} kW" if report.margin_w else ""
+    read = "" if report.measured_w is None else f"measured {report.measured_w / 1000:,.2f} kW"
+    gap = "" if report.gap is None else gap_text(report.gap)
+    about = [margin, read, report.reason, gap, f"{report.took_s:.2f} s"]
     left = _COLUMNS - len(f"round {report.number}{counts}{watts}")
-    for i in (1, 0, 2):  # the gap is left out first
+    for i in (3, 2, 4, 1, 0):  # the gap is left out first
         if sum(len(part) + 2 for part in about if part) > left:
             about[i] = ""
     line(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
+from wattsched.adapters.correction import Correction, Draw
 from wattsched.adapters.kubernetes.launches import Launch, Launches
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
@@ -129,6 +131,36 @@ class Load(Drawing):
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
     under: dict[str, list[str]] = field(default_factory=dict)
     foreign_node_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # Pods that are counted and not on their nodes yet.
+    _taken: tuple[Binding, ...] = ()
+    correction: Correction | None = None
+
+    @property
+    def draws(self) -> dict[str, Draw]:
+        """Return what our jobs draw, by name."""
+        bound = [pod for job in self.ours.values() for pod in job.pods if pod.uid in self.launches]
+        pods = [(pod, pod.node, self.launches[pod.uid].power_w, pod.begun_s) for pod in bound]
+        pods += [(one.pod, one.node, one.launch.power_w, inf) for one in self._taken]
+        node_w, pod_w = (defaultdict[str, dict[str, float]](dict) for _ in range(2))
+        begun_s = defaultdict[str, float](float)
+        for pod, node, power_w, at_s in pods:
+            name = job_key(pod)
+            node_w[name][node] = node_w[name].get(node, 0.0) + power_w
+            pod_w[name][pod.key], begun_s[name] = power_w, max(begun_s[name], at_s)
+        return {name: Draw(node_w[name], pod_w[name], begun_s[name]) for name in node_w}
+
+    def corrected(self, factor: Callable[[str], float]) -> Load:
+        """Return the load in which our jobs draw `factor` of their names times the watts of the model."""
+        then = self.without(())
+        then.launches, then._added_w = dict(self.launches), dict(self._added_w)
+        for job in self.ours.values():
+            for pod in job.pods:
+                launch = self.launches[pod.uid]
+                new = _sound(launch.corrected(factor(job.name)), self.idle_w(pod.node))
+                then.launches[pod.uid] = new
+                then._added_w[pod.uid] += new.power_w - launch.power_w
+                then.node_w[pod.node] += new.power_w - launch.power_w
+        return then
 
     @property
     def running(self) -> int:
@@ -263,11 +295,13 @@ class Load(Drawing):
 
     def take(self, binding: Binding) -> None:
         """Count a pod as bound."""
+        self._taken = (*self._taken, binding)
         self._count(binding.pod, binding.node, self.added_w(binding.node, binding.launch), sign=1)
 
     def give_back(self, bindings: Iterable[Binding]) -> None:
         """Count pods as not bound."""
         for one in bindings:
+            self._taken = tuple(other for other in self._taken if other is not one)
             self._count(one.pod, one.node, self.added_w(one.node, one.launch), sign=-1)
 
     def _count(self, pod: KubePod, node: str, added_w: float, sign: int) -> None:

@@ -78,7 +78,8 @@ class Rounds(RoundLoop[Report]):
         site = self.seen()
         held = self.actions.held(site) if self.actions is not None else {}
         launches = self.actions.launches if self.actions is not None else None
-        return load_of(site, self.policy.options, self.policy.ours, held, launches)
+        load: Load = self.corrected(load_of(site, self.policy.options, self.policy.ours, held, launches))
+        return load
 
     def prepared(self, load: Load, cap: Cap, report: Report) -> Load:
         """Bind pods whose gang is on nodes already; `load` no longer counts those that have to wait."""

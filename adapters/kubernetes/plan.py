@@ -56,7 +56,8 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
         with alone(name, left_out):
             text = f"its gang has its {len(whole[name].pods)} pods without it"
             left_out |= {pod.key: text for pod in load.waiting[name].oldest[len(whole[name].pods) :]}
-            said = expansion.with_table(_fields(whole[name], load, claims[name]), users[name])
+            fields = _fields(whole[name], load, claims[name])
+            said = expansion.with_table(fields, users[name], load.factor(name))
             table = possible(whole[name], said["options"], said["pools"], load.pools)
             record = {field: value for field, value in said.items() if field not in NOT_TOLD}
             found[name] = {**record, "options": with_room(whole[name], table, empty, now)}
@@ -212,5 +213,6 @@ def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row
     places = [node for node, pods in counts.items() for _ in range(pods)]
     gang = {node: pods for node, pods in counts.items() if pods} if job.pods[0].gang else None
     alike = settings | {"gpus": each, "power_w": power_w / len(job.pods), "rate": rate, "gang": gang}
+    alike["factor"] = load.factor(job.name)
     pairs = zip(job.pods, places, strict=True)
     return Start(job, tuple(Binding(pod, node, Launch(uid=pod.uid, **alike)) for pod, node in pairs))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Any
 
-from wattsched.adapters.agents import JobReport, reports_in
+from wattsched.adapters.agents import FRESH_S, JobReport, reports_in
+from wattsched.adapters.correction import Correction, Draw
 from wattsched.adapters.overdraw import Drawing, Stoppable
 from wattsched.adapters.plan import Kept
 from wattsched.adapters.rounds import start_text
@@ -82,6 +84,14 @@ class Running:
         return self.adjustable and all(one is not None and gpu_settings(one) == asked for one in self.reports)
 
     @property
+    def since_s(self) -> float:
+        """Since when it draws what its launch states; infinite where that is not certain."""
+        changed_s = self.launch.changed_s
+        if not self.job.running or (changed_s is not None and not self.settled):
+            return inf
+        return self.job.start_s if changed_s is None else max(self.job.start_s, changed_s + FRESH_S)
+
+    @property
     def awaited(self) -> bool:
         """True if it will count with fewer watts, as its agents can lower its settings and have not yet."""
         return self.adjustable and self.power_w > self.launch.power_w
@@ -149,6 +159,26 @@ class Load(Drawing):
     # CPUs and MiB of hosts that Slurm tells as free, as it has not started the released jobs that take them.
     _taken: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     _pending: list[int] = field(default_factory=list)
+    correction: Correction | None = None
+
+    @property
+    def draws(self) -> dict[str, Draw]:
+        """Return what our jobs draw, by name."""
+        return {
+            str(number): Draw(one.node_w, begun_s=one.since_s, run=one.job.restarts)
+            for number, one in self.ours.items()
+        }
+
+    def corrected(self, factor: Callable[[str], float]) -> Load:
+        """Return the load in which our jobs draw `factor` of their names times the watts of the model."""
+        parts = [
+            {
+                number: replace(one, launch=one.launch.corrected(factor(str(number))))
+                for number, one in of.items()
+            }
+            for of in (self.ours, self.leaving)
+        ]
+        return replace(self, ours=parts[0], leaving=parts[1])
 
     def free(self, node: str) -> list[int]:
         """GPUs of a node that nobody uses; they may be drained."""

@@ -77,7 +77,8 @@ class Rounds(RoundLoop[Report]):
 
     def look(self) -> Load:
         """Return the load of the cluster now."""
-        return load_of(self.seen(), self.policy.options, self.policy.ours)
+        load: Load = self.corrected(load_of(self.seen(), self.policy.options, self.policy.ours))
+        return load
 
     def look_after(self, report: Report) -> Load:
         """Return the load once jobs have stopped or are lowered, or after a while; note those that ended."""
@@ -97,11 +98,10 @@ class Rounds(RoundLoop[Report]):
 
     def lowered(self, load: Load, cap_w: Mapping[str, float], report: Report) -> Load:
         """Lower settings of running jobs as far as the caps need, and wait for a while for their agents."""
-        limits = limits_w(load, cap_w)
-        if not over_w(load.without_leaving.drawn_w, limits):
+        if not self.excess_w(load, cap_w, report):
             return load
         awaited = [Start(one.job, one.launch) for one in load.ours.values() if one.awaited]
-        over = over_w(load.after((), awaited).drawn_w, limits)
+        over = over_w(load.after((), awaited).drawn_w, limits_w(load, cap_w)) | self.failing
         jobs = {one.name: (one, rows) for one, rows in self._adjustable(load)}
         changes = [
             load.ours[number].changed(rows[row], rows[one.now].rate)
@@ -123,6 +123,9 @@ class Rounds(RoundLoop[Report]):
             now = next((i for i, row in enumerate(rows) if row.settings == one.launch.settings), None)
             if not one.adjustable or now is None:
                 continue
+            # The factor of its watts is another one since the last decision.
+            times = one.launch.power_w / rows[now].power_w if load.correction else 1.0
+            rows = [row._replace(power_w=row.power_w * times) for row in rows]
             rows[now] = rows[now]._replace(power_w=one.launch.power_w)
             part = load.by_cap({node: gpus / one.launch.gpus for node, gpus in one.counts.items()})
             weight = self._records[str(number)].get("weight", 1.0)
@@ -237,7 +240,8 @@ class Rounds(RoundLoop[Report]):
             before_w = load.by_cap(load.added_by_node(running.launch, running.power_w))
             added_w = {name: watts - before_w[name] for name, watts in added_w.items()}
         drawn_w = {name: watts + added_w[name] for name, watts in load.drawn_w.items()}
-        if why := too_much(drawn_w, added_w, left_w(load, cap_w)):
+        starting = {str(number): start.launch.by_node_w}
+        if why := too_much(drawn_w, added_w, left_w(load, cap_w, starting)):
             return why
         if not running and (scarce := load.lacks(job, launch)):
             self._let_wait(number, load.site.time_s, f"{scarce} are taken")

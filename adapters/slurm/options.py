@@ -104,6 +104,18 @@ class Launch(Launched):
     done_work: NonNegative | None = None
     waits: str | None = None
 
+    @property
+    def by_node_w(self) -> dict[str, float]:
+        """Return its watts by node."""
+        return {node: self.power_w / self.gpus * gpus for node, gpus in self.nodes.items()}
+
+    def corrected(self, factor: float) -> Launch:
+        """Return the same with so many times the watts of the model, those before a change among them."""
+        times = factor / (self.factor or 1.0)
+        before_w = None if self.before_w is None else self.before_w * times
+        update = {"power_w": self.power_w * times, "before_w": before_w, "factor": factor}
+        return self.model_copy(update=update)
+
     def text(self) -> str:
         """The admin comment."""
         said = self.model_dump(exclude_none=True)

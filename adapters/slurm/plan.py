@@ -180,7 +180,8 @@ def round_of(
     def look_at(job: SlurmJob, said: dict[str, Any]) -> None:
         """Make the record of a job by what is said of it; any exception is why it has none."""
         running, kinds = load.ours.get(job.id), places.kinds(allowed[job.id])
-        fields = expansion.with_table(_fields(said, job, load, pools, allowed[job.id]), job.user)
+        fields = _fields(said, job, load, pools, allowed[job.id])
+        fields = expansion.with_table(fields, job.user, load.factor(job.id))
         if running is None:
             records[job.id] = record_of(fields, job, site, None, kinds)
         else:
@@ -283,6 +284,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             nodes=nodes,
             power_w=power_w,
             asked_nodes=sorted(job.needs.nodes),
+            factor=round.load.factor(number),
             gpus=one.gpus,
             pool=one.pool,
             **settings,

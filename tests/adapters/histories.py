@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from wattsched.adapters.budget import BELIEVED_S, GRACE_S, Budget, stated
+from wattsched.adapters.correction import Correction
 from wattsched.adapters.rounds import Report, UnansweredError
 from wattsched.instances.errors import InputError
 from wattsched.instances.signals import PowerLimit
@@ -77,7 +78,11 @@ class World(ABC):
         Changes after which our process is killed; -1 for never.
     refused : bool
         Whether something that was asked for in this round was not done.
+    margins : bool
+        Whether the caps keep a margin for errors of the watts.
     """
+
+    margins: ClassVar[bool] = False
 
     def __init__(self, rng: Random) -> None:
         self.rng, self.true_s, self.set_s = rng, BEGIN_S, 0.0
@@ -177,6 +182,7 @@ class World(ABC):
         self.read_cap()
         self.journal = Journal(self.folder / "journal")
         self.rounds = self.new_rounds(budget)
+        self.rounds.correction = Correction(0.1) if self.margins else None
         transaction = self.rounds.session._file.transaction
 
         @contextmanager
@@ -362,14 +368,14 @@ def added_up(by_node: dict[str, float]) -> dict[str, float]:
 
 
 def history(make: type[World], seed: int, steps: int = 12) -> dict[str, int]:
-    """One history; figures of it.
+    """One history; figures of it. Caps keep margins in every other one.
 
     Raises
     ------
     AssertionError
         With what was not true, the seed and the events.
     """
-    rng = Random(seed)
+    rng, make = Random(seed), type("Margins", (make,), {"margins": bool(seed % 2)})
     world, events, rounds, cuts, changed = make(rng), list[str](), 0, 0, 0
     try:
         for _ in range(rng.randint(2, 6)):

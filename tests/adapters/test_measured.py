@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 import socket
@@ -39,7 +40,12 @@ def test_the_figures_of_a_round() -> None:
     assert (found["wattsched_rounds_failed"], found["wattsched_round_notes"]) == (1, 1)
     assert 0 <= found["wattsched_round_age_seconds"] < 60
     rounds.note(Report(4, 0.0))
-    assert figures(metrics.text().decode())["wattsched_cap_watts"] == float("inf")
+    found = figures(metrics.text().decode())
+    assert (found["wattsched_cap_watts"], found["wattsched_margin_watts"]) == (float("inf"), 0.0)
+    assert math.isnan(found["wattsched_measured_watts"])
+    rounds.note(Report(5, 0.0, margin_w=50.0, measured_w=880.0))
+    found = figures(metrics.text().decode())
+    assert (found["wattsched_margin_watts"], found["wattsched_measured_watts"]) == (50.0, 880.0)
 
 
 @pytest.mark.parametrize("abstract", [True, False])

@@ -54,6 +54,8 @@ def test_notes_are_printed_when_they_are_new_and_are_all_in_json(capsys, rounds)
         reason=st.sampled_from(["optimal", "feasible", "time limit", ""]),
         gap=st.none() | st.floats(0, 1),
         took_s=st.floats(0, 1e4),
+        margin_w=st.sampled_from([0.0, 5e4]),
+        measured_w=st.none() | st.floats(0, 1e6),
     )
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
@@ -114,6 +116,22 @@ def test_where_there_is_no_cluster_it_is_said(tmp_path, scheduler, told):
     done = wattsched(scheduler, "--shadow", "--once", environment=nothing)
     assert done.returncode == 4
     assert told in done.stderr
+
+
+def test_a_stated_error_of_watts_is_a_margin_and_readings_are_told(run, tmp_path):
+    (tmp_path / "site.json").write_text('{"watts_error": 0.1}')
+    (tmp_path / "watts.csv").write_text("time,job,power_w\n2020-01-01T00:00Z,22,1\nnoon,22,1\n")
+    command = ("slurm", "--shadow", "--snapshot", EXAMPLES / "slurm.json", "--power-w", 20_000, "--json")
+    assert json.loads(run(*command).stdout)["margin_w"] == 0
+    stated = json.loads(run(*command, "--options", tmp_path / "site.json").stdout)
+    # Two jobs of 6,400 and 700 W, each 10 %.
+    assert stated["margin_w"] == pytest.approx(3.72 * 0.1 * (6_400**2 + 700**2) ** 0.5, rel=0.01)
+    assert stated["measured_w"] is None
+    read = json.loads(run(*command, "--readings", tmp_path / "watts.csv").stdout)
+    assert read["margin_w"] == pytest.approx(stated["margin_w"])
+    assert read["measured_w"] == pytest.approx(read["power_w"])
+    (note,) = [note for note in read["notes"] if "readings" in note]
+    assert "watts.csv: line 'noon,22,1'" in note or "'noon'" in note
 
 
 def test_a_comment_that_no_round_can_use_lets_its_own_job_wait(run, tmp_path):

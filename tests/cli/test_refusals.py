@@ -261,6 +261,9 @@ slurm --shadow --objective energy | objective: 'energy' lets every job wait that
 slurm --shadow --power-w 1 --budget cap.json | --power-w: cannot be combined with --budget
 slurm --shadow --budget nowhere.json | nowhere.json: no such file
 slurm --shadow --options nowhere.json | nowhere.json: no such file
+slurm --shadow --snapshot slurm.json --readings nowhere.csv | 'nowhere.csv': no such file or folder
+slurm --shadow --snapshot slurm.json --readings '' | --readings: ''
+slurm --shadow --snapshot slurm.json --readings http://localhost/ | must be as http://HOST:PORT
 slurm --shadow --snapshot nowhere.json | nowhere.json: no such file
 slurm --shadow --snapshot slurm.json --objective money | 'money'
 slurm --shadow --every 0 | --every
@@ -272,6 +275,7 @@ kubernetes --apply | --apply needs --journal FILE
 kubernetes --shadow --power-w 1 --budget cap.json | --power-w: cannot be combined with --budget
 kubernetes --shadow --snapshot kubernetes.json --budget nowhere.json | nowhere.json: no such file
 kubernetes --shadow --options nowhere.json | nowhere.json: no such file
+kubernetes --shadow --snapshot kubernetes.json --readings nowhere.csv | 'nowhere.csv': no such file
 kubernetes --shadow --snapshot nowhere.json | nowhere.json: no such file
 kubernetes --shadow --snapshot kubernetes.json --config-map a/b | --config-map cannot be combined
 kubernetes --apply --journal j --scheduler-name default-scheduler | --scheduler-name: 'default-scheduler'

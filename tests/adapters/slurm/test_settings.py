@@ -12,6 +12,9 @@ import pytest
 
 from tests.adapters.histories import EACH_W, NODES
 from tests.adapters.slurm.emulator import SlurmWorld, patched
+from tests.adapters.test_closed_loop import Measured
+from wattsched.adapters.correction import Correction
+from wattsched.adapters.readings import Reports
 from wattsched.adapters.slurm.loop import Rounds
 from wattsched.adapters.slurm.options import SiteOptions
 
@@ -216,3 +219,34 @@ def test_a_job_that_slurm_starts_again_by_itself_has_the_clock_of_its_release(wo
     report = world.rounds.round()
     assert (report.stopped, clocks(world, job)) == ({}, {1005})
     assert world.rounds.look().power_w == world.idle_w + 8 * LOW_W
+
+
+def test_readings_above_the_cap_lower_all_settings_before_anybody_is_stopped(world: SlurmWorld) -> None:
+    first, second = running(world, 8, 4)
+    world.write_cap(world.idle_w + 15 * EACH_W)
+    world.rounds.correction = measured = Measured(world, 1.0)
+    for _ in range(4):
+        world.pass_time(30)
+        assert world.rounds.round().changed == {}
+    measured.true = 1.3
+    world.pass_time(30)
+    report = world.rounds.round()
+    assert "settings go to their lowest" in report.alarms[0]
+    assert (sorted(report.changed), report.stopped) == ([first, second], {})
+    assert clocks(world, first) == clocks(world, second) == {1005}
+    world.pass_time(60)
+    report = world.rounds.round()
+    assert (report.alarms, report.stopped) == ([], {})
+
+
+def test_reports_of_agents_correct_their_jobs(world: SlurmWorld) -> None:
+    (job,) = running(world, 8)
+    world.rounds.correction = correction = Correction(source=Reports(world.folder / "settings"))
+    for _ in range(6):
+        world.pass_time(30)
+        world.rounds.round()
+    assert correction.factor(str(job)) == pytest.approx(1.0, abs=0.01)
+    assert correction.variance(str(job)) < 0.2 * correction.variance("another")
+    world.rounds.correction = Correction(source=Reports(world.folder / "settings"))
+    launch = world.rounds.look().ours[job].launch
+    assert launch.corrected(1.0).power_w == pytest.approx(8 * 400.0)
