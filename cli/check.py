@@ -139,7 +139,8 @@ def _decision_lines(verdict: Verdict, document: dict[str, Any], goal: Goal) -> I
 
     if verdict.infeasible:
         proof = "a look at each job proves" if document.get("certificate") is None else "prices prove"
-        yield f"no decision: {proof} that there is none"
+        short = verdict.proof.short if verdict.proof is not None else ""
+        yield f"no decision: {proof} that there is none" + (f", as {short}" if short else "")
         return
     if verdict.report is None:
         reason = str(document.get("termination", {}).get("reason")).replace("_", " ")

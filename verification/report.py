@@ -76,6 +76,8 @@ class Proof:
         True if every number was rational.
     step : float
         What is proven of all but few decisions is rounded to whole multiples of it; 0 where it is not.
+    short : str
+        What the prices prove to be missing, in words, where they prove that there is no decision.
     """
 
     faults: list[str] = field(default_factory=list)
@@ -85,6 +87,7 @@ class Proof:
     excess: float = -math.inf
     exact: bool = False
     step: float = 0.0
+    short: str = ""
 
 
 def reach_of(bound: float, dearest: float) -> float:

@@ -13,7 +13,14 @@ from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.results.result import Certificate, Result, Size, SolverAnswer
 from wattsched.solvers.solution import Limit, Solution, Termination, relative_gap
 from wattsched.solving.call import BRANCHING, EARLIER, IN_PLACE, ROUNDING, Call, Candidate
-from wattsched.solving.certificates import Priced, by_cases, certificate_of, no_decision, rounded_up
+from wattsched.solving.certificates import (
+    Priced,
+    by_cases,
+    certificate_of,
+    no_decision,
+    none_by_cases,
+    rounded_up,
+)
 from wattsched.topology.arrays import FloatArray
 
 _ROUNDING_GAP = 1e-12
@@ -270,17 +277,30 @@ class Answer:
             return refuted(call, error)
         if reason:
             call.partial_result = partial(self._infeasible, reason)
-            return self._infeasible(reason, no_decision(call, self._named))
+            certificate = no_decision(call, self._named)
+            proven = None if certificate else self._branched(reason)
+            return proven or self._infeasible(reason, certificate)
         certificate = self.certificate
         proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)
         if proof is not None:
             return _infeasible(call, proof, solver_answer=self._own(), size=self.size)
+        if (branched := self._branched("branching proved that no decision exists")) is not None:
+            return branched
         if ended.reason in ("optimal", "feasible", "infeasible"):
             # That a program of some of the columns is infeasible says nothing of the instance.
             said = "" if ended.reason == "infeasible" else ended.detail
             ended = Termination("no_solution", self._limit, said or "no decision was found")
         bound = None if certificate is None else certificate.bound
         return self._ended(ended, bound=bound, certificate=certificate, unsupported=self._unsupported)
+
+    def _branched(self, reason: str) -> Result | None:
+        """Result with a decision that branching finds, or its proof that there is none; None without both."""
+        cases = by_cases(self.call, self.model, None, math.inf, self.certificate)
+        if cases is None or cases.decision is None:
+            certificate = cases and none_by_cases(self.call, cases)
+            return self._infeasible(reason, certificate) if certificate else None
+        found = self.call.checked(BRANCHING, cases.decision)
+        return self._with_decision(found, []) if found.valid else None
 
     def _infeasible(self, reason: str, certificate: Certificate | None = None) -> Result:
         ended = Termination("infeasible", detail=reason)

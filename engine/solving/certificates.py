@@ -36,6 +36,8 @@ _ROOT = 3
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
+# A bound that exceeds any cost is stated as this, which the format can hold.
+_LARGEST = 1e100
 # The last digit of a limit, at such a price, is more than what is left to rounding.
 _LARGE_PRICE = 1e9
 # So much smaller than the dearest choice, a bound is what is left of terms that cancel, limits among them.
@@ -163,21 +165,38 @@ def rounded_up(call: Call, certificate: Certificate, objective: float) -> Certif
     return certificate.model_copy(update={"bound": objective})
 
 
+def none_by_cases(call: Call, cases: Cases[Any]) -> Certificate | None:
+    """Certificate of a proof by cases that an instance has no decision; None where it is no such proof."""
+    nodes = [Node(**node) for node in cases.nodes]
+    with call.timer.phase("prove"):
+        proof, alone = _verified(call, nodes), call.prover(cases.prices, ()).bound
+    if proof.bound is None or alone is None or proof.excess <= 0:
+        return None
+    proven, alone = (float(np.clip(bound, -_LARGEST, _LARGEST)) for bound in (proof.bound, alone))
+    prices = dict(cases.prices)
+    if len(nodes) == 1:
+        return Certificate(prices=prices, bound=proven)
+    return Certificate(prices=prices, bound=proven, price_bound=alone, tree=nodes)
+
+
 def by_cases(
-    call: Call, model: Model[Any], decision: Any, cost: float, certificate: Certificate | None
+    call: Call, model: Model[Any], decision: Any | None, cost: float, certificate: Certificate | None
 ) -> Cases[Any] | None:
     """Prove a decision by the problem's own branching where prices alone do not prove it within the gap.
+
+    Without a decision, find one, or prove that there is none.
 
     Parameters
     ----------
     model : Model
         Of which the solver's answer is.
     cost : float
-        Of the decision.
+        Of the decision, infinite without one.
     """
     branch, gap = call.problem.branch, max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
     proven = -np.inf if certificate is None else call.sign * certificate.bound
-    if branch is None or call.by_heuristic or call.timer.over() or proven >= cost - gap * abs(cost):
+    enough = decision is not None and proven >= cost - gap * abs(cost)
+    if branch is None or call.by_heuristic or call.timer.over() or enough:
         return None
     # Work and not seconds limit what nobody asked for: it is the same on every machine.
     most: float = _CASES_WORK

@@ -44,7 +44,7 @@ from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import charges
-from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of
+from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of, objective_upper_bound
 from wattsched.verification.shifting.least_cost import Listed, Listing, TooManyError
 from wattsched.verification.shifting.priced import allowed_by, is_on_side, listing_of, lists
 from wattsched.verification.tree import Taken
@@ -60,6 +60,8 @@ _CLOSED, _EARLY = 1e-7, 0.1
 """Gap between a node's LP and its bound, relative to the LP, or to what is missing, at which rounds end."""
 _SMOOTHING = 0.5
 _MOST_RAISES = 6
+_EXCESS = 1e-3
+"""What bounds exceed the dearest decision by where there is none, relative to it."""
 _LEAST_GAIN = 1e-6
 """Gain of a split, relative to the target, that counts at least."""
 _BETWEEN = (0.45, 0.9)
@@ -98,7 +100,7 @@ class _Node:
 def branch(
     horizon: Horizon,
     objective: str,
-    decision: ShiftingDecision,
+    decision: ShiftingDecision | None,
     gap: float,
     timer: Timer,
     columns: Schedules | None = None,
@@ -109,8 +111,8 @@ def branch(
 
     Parameters
     ----------
-    decision : ShiftingDecision
-        A valid one.
+    decision : ShiftingDecision, optional
+        A valid one; None to find one, or prove that there is none.
     gap : float
         Relative gap that is to be proven.
     columns : Schedules, optional
@@ -120,9 +122,9 @@ def branch(
     most : float, optional
         Slots of jobs after whose pricing to stop: some thousands take a second.
     """
-    known = schedules_of(horizon, decision)
+    known = None if decision is None else schedules_of(horizon, decision)
     cells = sum(len(horizon.options_of(job)) for job in range(horizon.n_jobs)) * horizon.slots
-    if known is None or not horizon.n_jobs or cells > MOST_CELLS:
+    if (known is None and decision is not None) or not horizon.n_jobs or cells > MOST_CELLS:
         return None
     search = _Branching(horizon, OBJECTIVES.index(objective), known, gap, timer, most)
     if columns is not None:
@@ -141,7 +143,8 @@ class _Branching:
     offset : float
         What idle GPUs add to the objective; costs of the LP are without it.
     best, value, improved
-        Best decision, its objective, and whether it is better than the one to begin with.
+        Best decision, its objective, infinite without one, and whether it is better than the one to begin
+        with.
     nodes : list of dict
         Of the certificate's tree.
     listed : dict
@@ -153,13 +156,15 @@ class _Branching:
     """
 
     def __init__(
-        self, horizon: Horizon, objective: int, known: Schedules, gap: float, timer: Timer, most: float
+        self, horizon: Horizon, objective: int, known: Schedules | None, gap: float, timer: Timer, most: float
     ):
         self.horizon, self.objective, self.gap, self.timer = horizon, objective, gap, timer
         self.prover, self.offset = Prover(horizon.instance), float(horizon.idle_use[objective])
-        self.best, self.value, self.improved = known, self._value(known), False
-        self.pool, self.master = SchedulePool(), ScheduleMaster(horizon, objective, known)
-        for schedules in (known, never_run(horizon, np.arange(horizon.n_jobs))):
+        idle = never_run(horizon, np.arange(horizon.n_jobs))
+        self.best = idle if known is None else known
+        self.value, self.improved = math.inf if known is None else self._value(known), False
+        self.pool, self.master = SchedulePool(), ScheduleMaster(horizon, objective, self.best)
+        for schedules in (self.best, idle):
             self.master.add(self.pool.add(schedules))
         self.nodes: list[dict[str, Any]] = [{}]
         self.listed: dict[int, tuple[Listing, IntArray]] = {}
@@ -182,7 +187,11 @@ class _Branching:
 
     @property
     def target(self) -> float:
-        """Bound that a leaf has to reach."""
+        """Bound that a leaf has to reach; without a decision, more than any could cost."""
+        if math.isinf(self.value):
+            return (dearest := objective_upper_bound(self.horizon.instance)) + _EXCESS * max(
+                1.0, abs(dearest)
+            )
         return self.value - self.gap * abs(self.value)
 
     def run(self, prices: Mapping[str, float]) -> Cases[ShiftingDecision]:

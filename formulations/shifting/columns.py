@@ -33,8 +33,8 @@ class Schedules(ColumnArrays):
         Share in the mean completion time, and grams, joules and money that come on top of those of idle
         GPUs.
     finish_s : float array, shape (n,)
-        End, after the horizon for unfinished jobs; infinite where the schedule breaks a deadline or leaves
-        a job unfinished that must finish.
+        End, after the horizon for unfinished jobs; infinite where the schedule breaks a deadline, leaves
+        too much work, or alone exceeds a cap.
     """
 
     job: IntArray
@@ -72,13 +72,14 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
     option = option.copy()
     left, restart_s = horizon.work[job].copy(), horizon.restart_s[job]
     kind, started = horizon.kind_before[job].copy(), horizon.ran_before[job].copy()
-    finish_s = np.full(len(job), np.inf)
+    finish_s, exceeds = np.full(len(job), np.inf), np.zeros(len(job), dtype=bool)
     spent = np.zeros((len(job), 3))
     for slot in range(horizon.slots):
         option[np.isfinite(finish_s), slot] = PAUSE
         runs = np.flatnonzero(option[:, slot] != PAUSE)
         kind[option[:, slot] == PAUSE] = NO_KIND
         chosen = option[runs, slot]
+        exceeds[runs] |= ~horizon.fits[chosen, slot]
         lost_s = np.where(started[runs] & (kind[runs] != horizon.kind[chosen]), restart_s[runs], 0.0)
         able, ends, used_s = run_slot(horizon.slot_s, horizon.rate[chosen], lost_s, left[runs])
         spent[runs] += (horizon.extra_w[chosen] * used_s)[:, None] * horizon.per_joule[:, slot]
@@ -92,7 +93,7 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
     spent[late] += (horizon.power_w[fastest] * after_s)[:, None] * horizon.per_joule[:, -1]
     finish_s[late] = horizon.slots * horizon.slot_s + after_s
     completion_s = horizon.share[job] * (finish_s - horizon.arrival_s[job])
-    broken = finish_s > horizon.deadline_s[job] * (1 + ROUNDING)
+    broken = exceeds | (finish_s > horizon.deadline_s[job] * (1 + ROUNDING))
     broken[late] |= horizon.must_finish[job[late]]
     broken[late] |= left[late] > (horizon.most_left + ROUNDING * horizon.work)[job[late]]
     finish_s = np.where(broken, np.inf, finish_s)

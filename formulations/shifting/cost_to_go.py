@@ -137,7 +137,7 @@ class PricedJobs:
     joule : float array, shape (slots + 1,)
         The last one is for joules after the horizon.
     held : float array, shape (slots, n_options)
-        Of an option's GPUs and watts under caps; at least `FORBIDDEN` where there are too few.
+        Of an option's GPUs and watts under caps; at least `FORBIDDEN` where there are too few of them.
     """
 
     horizon: Horizon
@@ -157,9 +157,10 @@ def priced_jobs(
     """Jobs of a group with prices as they see them, and only what is `free` of each cell, if given."""
     uses, cells = horizon.uses[group.option], (len(horizon.resources), horizon.slots)
     held = prices.cell.reshape(cells).T @ uses.T
+    fits = horizon.fits[group.option]
     if free is not None:
-        most = free.reshape(cells) + horizon.slack
-        held[(uses[:, :, None] > most).any(axis=1).T] = FORBIDDEN
+        fits = fits & (uses[:, :, None] <= free.reshape(cells) + horizon.slack).all(axis=1)
+    held[~fits.T] = FORBIDDEN
     return PricedJobs(horizon, group, prices.criteria[0] * group.share, prices.per_joule(horizon), held)
 
 

@@ -121,6 +121,12 @@ class Horizon:
         return np.repeat([not name.startswith("gpus:") for name in self.resources], self.slots)
 
     @cached_property
+    def fits(self) -> BoolArray:
+        """Mask of the options that alone exceed no resource of a slot, shape (n_options, slots)."""
+        most = self.capacity + self.slack
+        return np.asarray((self.uses[:, :, None] <= most).all(axis=1))
+
+    @cached_property
     def fastest_s(self) -> FloatArray:
         """Seconds that each job takes at its fastest, shape (n_jobs,)."""
         return np.asarray(self.work / self.rate[self.fastest[self.table]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import product
 
@@ -12,7 +11,7 @@ from wattsched.formulations.infeasibility import InfeasibilityProof
 from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon
 from wattsched.formulations.tolerances import FEASIBILITY, ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.verification.shifting.bound import prove
+from wattsched.verification.shifting.bound import LEVELS, PricedInstance, prove
 from wattsched.verification.shifting.checker import BUDGETS
 
 SCALES, ALONE_SCALES = (1e6, 1e3), (1e6, 1e11)
@@ -43,14 +42,19 @@ def _too_low(horizon: Horizon) -> Iterator[str]:
 
 def _unable(horizon: Horizon) -> Iterator[str]:
     """Jobs that could not do their least progress even alone under the caps."""
-    fits = (horizon.uses[:, :, None] <= horizon.capacity + horizon.slack).all(axis=1)
-    rate = np.where(fits, horizon.rate[:, None], 0.0)
-    for job in np.flatnonzero(np.isfinite(horizon.most_left) & ~horizon.must_finish).tolist():
-        best = rate[horizon.options_of(job), horizon.first_slot[job] :].max(axis=0)
-        able, needed = float(best.sum()) * horizon.slot_s, float((horizon.work - horizon.most_left)[job])
-        if able * (1 + ROUNDING) < needed - ROUNDING * float(horizon.work[job]):
-            name = horizon.instance.jobs[job].name
-            yield f"job '{name}' can do {able:.10g} of its work in the horizon, and must do {needed:.10g}"
+    rate = np.where(horizon.fits, horizon.rate[:, None], 0.0)
+    alone = PricedInstance(horizon.instance, {})
+    due = horizon.must_finish | np.isfinite(horizon.most_left) | np.isfinite(horizon.deadline_s)
+    for number in np.flatnonzero(due).tolist():
+        job, options = horizon.instance.jobs[number], horizon.options_of(number)
+        best = rate[options, horizon.first_slot[number] :].max(axis=0)
+        able, work = float(best.sum()) * horizon.slot_s, float(horizon.work[number])
+        needed = work - float(horizon.most_left[number]) if job.least_progress else 0.0
+        if not job.must_finish and able * (1 + ROUNDING) < needed - ROUNDING * work:
+            yield f"job '{job.name}' can do {able:.10g} of its work in the horizon, and must do {needed:.10g}"
+        # Pauses cost a restart each.
+        elif not horizon.fits[options].all() and alone.least_cost(job).bound(LEVELS[0]) == np.inf:
+            yield f"job '{job.name}' cannot do its work in time under the caps, even alone"
 
 
 def _late(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
@@ -108,37 +112,9 @@ def refute(horizon: Horizon, prices: Mapping[str, float]) -> InfeasibilityProof 
         charged = {name: scale * price for name, price in some.items() if price}
         proof = prove(horizon.instance, charged)
         if proof.bound is not None and proof.excess > 0:
-            return InfeasibilityProof(charged, proof.bound, _short(charged, proof.excess))
+            return InfeasibilityProof(charged, proof.bound, proof.short)
     return None
 
 
 def _limit(horizon: Horizon, row: str) -> float:
     return float(horizon.budget[BUDGET_FIELDS.index(BUDGETS[row])])
-
-
-def _short(prices: Mapping[str, float], excess: float) -> str:
-    """Say what of each budget or cap is missing if no other limit is changed, or which pools are too small.
-
-    At prices the bound exceeds any objective by `excess`; a unit more of a budget lowers it by the price.
-    """
-    budgets = [
-        f"{BUDGETS[name]} is short by at least {-excess / price:.6g}"
-        for name, price in prices.items()
-        if name in BUDGETS
-    ]
-    in_slots = defaultdict[str, dict[int, float]](dict)
-    for name, price in prices.items():
-        resource, _, slot = name.rpartition("@")
-        if name not in BUDGETS:
-            in_slots[resource][int(slot)] = price
-    for resource, of_slots in in_slots.items():
-        if not resource.startswith("gpus:"):
-            lacks_w = -excess / sum(of_slots.values())
-            when = (
-                f"slots {min(of_slots)} to {max(of_slots)}" if len(of_slots) > 1 else f"slot {min(of_slots)}"
-            )
-            budgets.append(f"{resource} is short by at least {lacks_w:.6g} W in {when}")
-    pools = [name.removeprefix("gpus:") for name in in_slots if name.startswith("gpus:")]
-    if not budgets:
-        return f"the GPUs of {', '.join(pools)} are too few for the work that must end in time"
-    return " or ".join(budgets) + (" with these GPUs" if pools else "")

@@ -10,6 +10,7 @@ No code of formulations and solvers takes part in it.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
+from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges, reach_of
 from wattsched.verification.shifting.checker import (
     BUDGETS,
@@ -73,6 +75,7 @@ class Prover(ProverOfSplits):
             rows = {f"{name}@{slot}": watts for slot, watts in enumerate(cap_w.tolist())}
             self.limits |= rows
             self.standing |= dict.fromkeys(rows, idle_w)
+        self._idle_exceeds = any(spare_w.min() < 0 for spare_w in spare_watts(instance).values())
         # The last listing, and the splits that it is of; none yet.
         self._listed = "", Listing({}, [], 0.0, [])
         self._dearest = objective_upper_bound(instance) if self._has_objective else math.nan
@@ -94,6 +97,8 @@ class Prover(ProverOfSplits):
         charged, faults = charges(prices, self.limits, (), "min")
         if faults:
             return Proof(faults)
+        if self._idle_exceeds:
+            return Proof(bound=math.inf, excess=math.inf)
         within, least = 0.0, None
         if (last := listing_of(taken)) is not None:
             listing = self.listing(taken[last].split, taken[:last])
@@ -170,7 +175,37 @@ class Prover(ProverOfSplits):
             if row in standing or row in BUDGETS
         )
         excess = bound - leeway - self._dearest * (1 + ROUNDING)
-        return Proof(bound=bound, reach=reach_of(bound, self._dearest), excess=excess)
+        short = shortfall(charged, excess) if charged and excess > 0 else ""
+        return Proof(bound=bound, reach=reach_of(bound, self._dearest), excess=excess, short=short)
+
+
+def shortfall(charged: Mapping[str, float], excess: float) -> str:
+    """Say what of each budget or cap is missing if no other limit is changed, or which pools are too small.
+
+    By the charges for a unit of rows the bound exceeds any objective by `excess`; a unit more of a budget
+    lowers it by its charge.
+    """
+    short = [
+        f"{BUDGETS[name]} is short by at least {excess / charge:.6g}"
+        for name, charge in charged.items()
+        if name in BUDGETS
+    ]
+    in_slots = defaultdict[str, dict[int, float]](dict)
+    for name, charge in charged.items():
+        resource, _, slot = name.rpartition("@")
+        if name not in BUDGETS:
+            in_slots[resource][int(slot)] = charge
+    for resource, of_slots in in_slots.items():
+        if not resource.startswith("gpus:"):
+            lacks_w = excess / sum(of_slots.values())
+            when = (
+                f"slots {min(of_slots)} to {max(of_slots)}" if len(of_slots) > 1 else f"slot {min(of_slots)}"
+            )
+            short.append(f"{resource} is short by at least {lacks_w:.6g} W in {when}")
+    pools = [name.removeprefix("gpus:") for name in in_slots if name.startswith("gpus:")]
+    if not short:
+        return f"the GPUs of {', '.join(pools)} are too few for the work that must end in time"
+    return " or ".join(short) + (" with these GPUs" if pools else "")
 
 
 def levels_of(size: int, together: int, *, leaf: bool) -> int:
@@ -200,6 +235,7 @@ class PricedInstance:
             price = np.array([charged.get(f"{name}@{slot}", 0.0) for slot in range(instance.slots)])
             for pool in pools:
                 self._watt[pool] += price
+        self._spare_w = spare_watts(instance)
         self._delay = weight["completion_s"] / (sum(job.weight for job in instance.jobs) or 1.0)
         self._options: dict[int, PricedOptions] = {}  # by the identity of their table
 
@@ -211,9 +247,20 @@ class PricedInstance:
         """Return a job with the charges of its schedules, or of those that are allowed."""
         table = self.instance.table_of(job)
         if id(table) not in self._options:
-            self._options[id(table)] = PricedOptions.of(self.instance, table, self._gpu, self._watt)
+            self._options[id(table)] = PricedOptions.of(
+                self.instance, table, self._gpu, self._watt, self._spare_w
+            )
         delay = self._delay * job.weight
         return PricedJob(self.instance, job, self._options[id(table)], delay, self._joule, allowed)
+
+
+def spare_watts(instance: ShiftingInstance) -> dict[str, FloatArray]:
+    """Watts by slot that one job in each pool may draw at most above idle GPUs, by all caps on the pool."""
+    spare_w = {pool: np.full(instance.slots, math.inf) for pool in instance.pools}
+    for pools, cap_w, idle_w in caps_of(instance).values():
+        for pool in pools:
+            spare_w[pool] = np.minimum(spare_w[pool], cap_w * (1 + 2 * ROUNDING) - idle_w)
+    return spare_w
 
 
 def objective_upper_bound(instance: ShiftingInstance) -> float:

@@ -160,6 +160,8 @@ class PricedOptions:
     kind : int array, shape (n_options,)
     gpu : float array, shape (slots, n_options)
         Charge for the GPUs of an option, and for its watts under caps, for a whole slot.
+    fits : bool array, shape (slots, n_options)
+        False where an option alone draws more than a cap leaves.
     after : (float, float)
         Rate and watts of what is left after the horizon.
     """
@@ -171,6 +173,7 @@ class PricedOptions:
     kinds: dict[tuple[int, str, int | None], int]
     kind: IntArray
     gpu: FloatArray
+    fits: BoolArray
     after: tuple[float, float]
 
     @classmethod
@@ -180,8 +183,12 @@ class PricedOptions:
         table: OptionTable,
         gpu: dict[str, FloatArray],
         watt: dict[str, FloatArray],
+        spare_w: dict[str, FloatArray],
     ) -> PricedOptions:
-        """Options of a table, with the charges for a GPU and for a watt above idle by pool, then slot."""
+        """Options of a table, with the charges for a GPU and for a watt above idle by pool, then slot.
+
+        `spare_w` is likewise what all caps leave above idle.
+        """
         rows = fitting_rows(instance, table)
         gpus = np.array(table.gpus, dtype=float)[rows]
         power_w = np.array(table.power_w, dtype=float)[rows]
@@ -192,7 +199,7 @@ class PricedOptions:
         each = [(table.gpus[r], table.pool[r], batch[r]) for r in rows]
         kinds = {kind: k for k, kind in enumerate(dict.fromkeys(each))}
         extra_w = np.maximum(power_w - gpus * idle_w, 0.0)
-        held = [gpu[table.pool[r]] for r in rows], [watt[table.pool[r]] for r in rows]
+        held = [[of[table.pool[r]] for r in rows] for of in (gpu, watt, spare_w)]
         return cls(
             row=np.array(rows, dtype=np.int64),
             rate=np.array(table.rate, dtype=float)[rows],
@@ -201,6 +208,7 @@ class PricedOptions:
             kinds=kinds,
             kind=np.array([kinds[kind] for kind in each], dtype=np.int64),
             gpu=np.array(held[0]).T * gpus + np.array(held[1]).T * extra_w,
+            fits=extra_w <= np.array(held[2]).T,
             after=after_horizon(instance, table),
         )
 
@@ -254,7 +262,7 @@ class PricedJob:
         self.most_left = most_left(instance, job) + 2 * ROUNDING * job.remaining_work
         self.deadline_s = math.inf if job.deadline_s is None else job.deadline_s * (1 + ROUNDING)
         allowed = allowed or Allowed.everything(instance, job)
-        self.gpu = np.where(allowed.runs[:, options.row], options.gpu, math.inf)
+        self.gpu = np.where(allowed.runs[:, options.row] & options.fits, options.gpu, math.inf)
         self.idle, self.after_s, self.first_end = allowed.idle, allowed.after_s, allowed.first_end
         self.deadline_s = min(self.deadline_s, allowed.by_s)
         self.ran = job.has_run or held is not None

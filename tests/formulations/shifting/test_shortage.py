@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -225,3 +226,63 @@ def test_one_budget_that_is_too_small_is_proven(objective: str, budget: str) -> 
     verdict = verdict_on(instance, result.model_dump(mode="json"))
     assert verdict.infeasible
     assert not verdict.claimed
+
+
+def capped_jobs(
+    n_jobs: int, slots: int, caps_w: list[float], gpus: int = 8, **fields: Any
+) -> ShiftingInstance:
+    """Jobs on four GPUs each, which draw 200 W at their slowest and 1,000 W at their fastest."""
+    limits = {"gpus": [4] * 3, "pool": ["a"] * 3, "power_limit_w": [150.0, 250.0, 400.0]}
+    options = limits | {"power_w": [200.0, 600.0, 1000.0], "rate": [0.4, 0.8, 1.0]}
+    fields = {"options": "t", "remaining_work": 1e5, "restart_s": 60.0} | fields
+    document = {
+        "problem": "shifting",
+        "slots": slots,
+        "slot_s": 600.0,
+        "pools": {"a": {"gpus": gpus}},
+        "power_w": caps_w,
+        "tables": {"t": options},
+        "jobs": [{"name": f"j{number}"} | fields for number in range(n_jobs)],
+    }
+    return ShiftingInstance.model_validate(document)
+
+
+def test_check_says_by_itself_how_many_watts_are_missing() -> None:
+    """Two jobs may draw 1,300 W for a while in which they need 1,400 W; what a result tells is its own."""
+    instance = capped_jobs(2, 24, [1300.0] * 24, least_progress=0.85)
+    result = solve(instance)
+    document = json.loads(answer_text(result))
+    document["termination"]["detail"] = "power_w is short by at least 1e+06 W in slot 3"
+    verdict = verdict_on(instance, document)
+    assert (verdict.faults, verdict.infeasible) == ([], True)
+    assert verdict.proof is not None
+    assert verdict.proof.short == result.termination.detail
+    found = re.search(r"power_w is short by at least ([\d.]+) W in slots 0 to 23", verdict.proof.short)
+    assert found is not None
+    missing_w = float(found[1])
+    assert 50 < missing_w <= 100
+    enough = capped_jobs(2, 24, [1300.0 + missing_w * (1 - 1e-6)] * 24, least_progress=0.85)
+    assert solve(enough, time_limit=3.0).decision is None
+
+
+def test_pauses_that_leave_too_little_time_are_told() -> None:
+    """Half of the time at full speed would be just enough, but jobs restart after the event."""
+    caps = [5000.0] * 2 + [100.0] * 12 + [5000.0] * 10
+    holds = {"current": {"gpus": 4, "pool": "a"}}
+    instance = capped_jobs(3, 24, caps, gpus=12, least_progress=0.5, **holds)
+    told = "job 'j0' cannot do its work in time under the caps, even alone"
+    assert solve(instance).termination.detail.startswith(told)
+    assert verdict_on(instance, json.loads(answer_text(solve(instance)))).infeasible
+    free = [job.model_copy(update={"restart_s": 0.0}) for job in instance.jobs]
+    assert solve(instance.model_copy(update={"jobs": free})).decision is not None
+
+
+def test_cases_prove_that_jobs_do_not_fit_together() -> None:
+    """Fractions of schedules would: each of three jobs draws 1,000 W in one slot, 200 W in the other."""
+    table = {"gpus": [4] * 2, "pool": ["a"] * 2, "power_limit_w": [150.0, 400.0]}
+    options = table | {"power_w": [200.0, 1000.0], "rate": [0.4, 1.0]}
+    instance = capped_jobs(3, 2, [1900.0] * 2, gpus=12, least_progress=0.7, options=options)
+    result = solve(instance)
+    assert result.termination.reason == "infeasible"
+    verdict = verdict_on(instance, json.loads(answer_text(result)))
+    assert (verdict.faults, verdict.infeasible) == ([], True)
