@@ -52,6 +52,8 @@ _LONG_S = 0.05
 # Seconds that a solver gets to end once its call is stopped; the rest is for checking its decision.
 _ENDING_S = 0.1
 _ROUNDING = 1e-6
+_CLOSE = 0.8
+"""Part of the gap to which a program that bounds nothing by itself is solved: prices prove a little less."""
 # The heuristic takes about as long as the call has taken so far. Where more than `_AMPLE` times that is left,
 # it may come after the solver, which leaves it `_HEURISTIC_TIMES` times that.
 _AMPLE, _HEURISTIC_TIMES = 10.0, 3.0
@@ -274,7 +276,9 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
             left_s = call.timer.remaining_s()
             kept_s = _HEURISTIC_TIMES * call.timer.elapsed_s() if heuristic_late else 0.0
             share = 1.0 - kept_s / left_s if left_s else 1.0
-            solution = _by_solver(call, model.program, start, share)
+            # A program that bounds nothing by itself is a little above what prices prove.
+            close = _CLOSE if model.outside == -np.inf else 1.0
+            solution = _by_solver(call, model.program, start, share, close * call.limits.gap)
             allowed = model.rounded * find_solver(call.solver).rounding
             solution = replace(solution, bound=solution.bound - allowed)
         except (MemoryError, OSError, RuntimeError, ImportError) as error:
@@ -283,8 +287,10 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
     return solution
 
 
-def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: float) -> Solution:
-    """Run the solver until its `share` of the time that is left is over, whether it keeps limits or not.
+def _by_solver(
+    call: Call, program: Program | KindProgram, start: Start, share: float, gap: float
+) -> Solution:
+    """Run the solver to a gap, or until its `share` of the time that is left is over.
 
     A small program is solved here, sooner than a process would have it, and so are all by rules and those by
     kind, which look at the time; a thread that is given up may go on for a while. A large program, or one of
@@ -292,7 +298,8 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: 
     """
     call.say(f"solver '{call.solver}'")
     solver = find_solver(call.solver)
-    if (solved := solver.at_once(program, call.limits_left(share))) is not None:
+    left = replace(call.limits_left(share), gap=gap)
+    if (solved := solver.at_once(program, left)) is not None:
         return solved
     announced: list[Solution] = []
 
@@ -305,8 +312,7 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: 
             return solver(program, limits, start)
 
     if not call.watched:
-        return run(call.limits)
-    left = call.limits_left(share)
+        return run(replace(call.limits, gap=gap))
     limits, grace_s = left.with_grace()
     large = call.exact and program.n_columns > SMALL
     if isinstance(program, Program) and (large or call.solver.startswith(PYOMO_PREFIX)):
@@ -333,7 +339,7 @@ def _in_place(call: Call, model: Model[Any], solution: Solution) -> list[Candida
     if as_claimed or call.timer.over() or (calm := call.model_in_place()) is None:
         return [own]
     with call.timer.phase("solve"):
-        without_moves = _by_solver(call, calm.program, Start(), share=1.0)
+        without_moves = _by_solver(call, calm.program, Start(), 1.0, call.limits.gap)
     stays = call.decided(Candidate(IN_PLACE, np.inf, calm, without_moves))
     # Its bound does not hold for decisions with moves, so it is dropped.
     return [own, *([replace(stays, model=None, solution=None)] if stays.valid else [])]

@@ -4,8 +4,9 @@ The LP takes shares of the schedules found so far that add up to one per job, un
 prices jump about, so schedules are asked for between them and the best prices so far (Wentges 1997).
 
 Decisions come from prices, too: jobs take their cheapest schedules one after the other, from the GPUs that
-are left. The LP's decided jobs stay; the others are inserted by dynamic programming under its prices. After
-that, some jobs at a time are taken out and inserted again (Shaw 1998), as long as that pays; what exceeds a
+are left. Schedules of large shares in the LP stay; the other jobs are inserted by dynamic programming under
+its prices, once the likeliest first and once those of most weight per GPU second (Smith 1956). After that,
+some jobs at a time are taken out and inserted again (Shaw 1998), as long as that pays; what exceeds a
 budget, or misses a deadline, is charged more than it is worth.
 """
 
@@ -217,18 +218,18 @@ def _improving(horizon: Horizon, schedules: Schedules, solution: MasterSolution)
     return schedules.take(np.flatnonzero(cost < least - ROUNDING * np.maximum(np.abs(least), ROUNDING)))
 
 
-DECIDED = 0.999
-"""Share of a schedule in the LP from which on its job is decided."""
+DECIDED, LIKELY = 0.999, 0.7
+"""Share of a schedule in the LP from which on its job is decided, and from which on it is if it fits."""
 FINE = 3.0
 """Cost of exceeding a budget, in multiples of its price."""
 REMOVED, MOST_REMOVED = 0.06, 12
 """Part of the jobs that are taken out at a time, and how many at most."""
 CLOSE = 0.8
 """Share of the gap asked for, from the LP on, at which attempts end: the bound is a little below the LP."""
-_BETTER = 1e-7
-"""Part of a score by which a success is better."""
+_BETTER, _PACE = 1e-7, 0.01
+"""Part of a score by which a success is better; part of what is missing by which it puts off the end."""
 IDLE_ROUNDS = 60
-"""Attempts without success before it ends, and one more for every two jobs."""
+"""Attempts at less than that pace before it ends: programs over the schedules do more from there on."""
 
 
 class Insertion:
@@ -260,12 +261,14 @@ class Insertion:
         if len(self.likely) < n_jobs:
             return None
         rng = np.random.default_rng(0)
-        decision = self._insert(*self._start(), self.prices)
-        self.tried.append(decision)
+        kept, *orders = self._start()
+        beginnings = [self._insert(kept, jobs, self.prices) for jobs in orders]
+        self.tried += sorted(beginnings, key=self._score, reverse=True)
+        decision = self.tried[-1]
         score, surcharge = self._score(decision), 1.0
         count = int(min(MOST_REMOVED, max(2, REMOVED * n_jobs)))
         enough = self.bound + CLOSE * timer.gap * abs(self.bound + horizon.idle_use[self.objective])
-        while idle < IDLE_ROUNDS + n_jobs / 2 and n_jobs > 1 and not timer.over():
+        while idle < IDLE_ROUNDS and n_jobs > 1 and not timer.over():
             if score <= enough and is_valid(horizon, decision):
                 break
             jobs = self._related(decision, count, rng)
@@ -278,16 +281,29 @@ class Insertion:
             surcharge = max(0.5, surcharge / 1.05) if valid else min(10.0, surcharge * 1.1)
             idle += 1
             if (new_score := self._score(other)) < score - _BETTER * abs(score):
-                decision, score, idle = other, new_score, 0
+                idle = 0 if new_score < score - _PACE * (score - enough) else idle
+                decision, score = other, new_score
                 self.tried.append(decision)
         return decision if is_valid(horizon, decision) else None
 
-    def _start(self) -> tuple[Schedules, IntArray]:
-        """Schedules of the decided jobs, and the other jobs, the likeliest first."""
-        order = np.argsort(-self.likelihood, kind="stable")
-        decided = order[self.likelihood[order] >= DECIDED]
-        rest = order[self.likelihood[order] < DECIDED]
-        return self.known.take(self.likely[decided]), self.known.job[self.likely[rest]]
+    def _start(self) -> tuple[Schedules, IntArray, IntArray]:
+        """Schedules of the decided jobs, and the other jobs by likelihood and by weight per GPU second."""
+        horizon, order = self.horizon, np.argsort(-self.likelihood, kind="stable")
+        cuts = np.searchsorted(-self.likelihood[order], [-DECIDED, -LIKELY], side="right")
+        decided, likely, rest = np.split(order, cuts)
+        kept, left_out = [self.known.take(self.likely[decided])], []
+        free = np.maximum(horizon.free_cells + horizon.slack.ravel() - use(horizon, kept[0]), 0.0)
+        for place in likely.tolist():
+            schedule = self.known.take(self.likely[[place]])
+            if np.all((taken := use(horizon, schedule)) <= free):
+                free -= taken
+                kept.append(schedule)
+            else:
+                left_out.append(place)
+        jobs = self.known.job[self.likely[[*left_out, *rest.tolist()]]]
+        gpu_s = horizon.gpus[horizon.fastest[horizon.table[jobs]]] * horizon.fastest_s[jobs]
+        by_weight = jobs[np.argsort(-horizon.share[jobs] / gpu_s, kind="stable")]
+        return Schedules.joined(kept), jobs, by_weight
 
     def _surcharged(self, factor: float) -> Prices:
         """Prices with those of the budgets multiplied by a factor."""

@@ -74,10 +74,12 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
     kind, started = horizon.kind_before[job].copy(), horizon.ran_before[job].copy()
     finish_s, exceeds = np.full(len(job), np.inf), np.zeros(len(job), dtype=bool)
     spent = np.zeros((len(job), 3))
-    for slot in range(horizon.slots):
+    last = -1
+    for slot in np.flatnonzero((option != PAUSE).any(axis=0)).tolist():
         option[np.isfinite(finish_s), slot] = PAUSE
-        runs = np.flatnonzero(option[:, slot] != PAUSE)
-        kind[option[:, slot] == PAUSE] = NO_KIND
+        pauses = option[:, slot] == PAUSE
+        kind[pauses if slot == last + 1 else slice(None)] = NO_KIND
+        runs, last = np.flatnonzero(~pauses), slot
         chosen = option[runs, slot]
         exceeds[runs] |= ~horizon.fits[chosen, slot]
         lost_s = np.where(started[runs] & (kind[runs] != horizon.kind[chosen]), restart_s[runs], 0.0)

@@ -24,41 +24,45 @@ FORBIDDEN = 1e100
 """Cost where there is no schedule; finite, so that it can be interpolated."""
 _LEVELS_PER_SLOT, _MOST_DOUBLINGS = 4, 3
 """Levels that the median option works off in a slot at least, if so many doublings of levels do."""
-_COPIED = ("first_slot", "work", "most_left", "share", "deadline_s", "must_finish")
+_MOST_TOGETHER = 128
+"""Jobs of a group: more of them do not fit into the processor's caches."""
+_COPIED = ("first_slot", "work", "most_left", "share", "deadline_s", "restart_s", "must_finish")
 
 
 @dataclass(frozen=True)
 class JobGroup:
-    """Jobs of one table, restart time and number of levels, which are decided together.
+    """Jobs with as many options of each kind and one number of levels, which are decided together.
 
     Attributes
     ----------
     levels : int
         Of the work that is left of each job.
-    option, kind : int arrays, shape (n_options,)
-        Options of the table, by kind; kinds numbered within the group, ascending.
-    rate, extra_w, restart_s
-        Work in a second and watts above idle of the options, and seconds that a restart of the jobs takes.
+    kind : int array, shape (n_options,)
+        Kinds of the options, numbered within each table, ascending.
+    option : int array, shape (n_jobs, n_options)
+        Options of each job's table, by kind.
+    rate, extra_w : float arrays, shape (n_jobs, n_options)
+        Work in a second and watts above idle of the options.
     job, first_slot, kind_before : int arrays, shape (n_jobs,)
         `kind_before` is `RAN` or `NEVER_RAN` for jobs that hold nothing before their first slot.
-    work, share, deadline_s : float arrays, shape (n_jobs,)
+    work, most_left, share, deadline_s, restart_s : float arrays, shape (n_jobs,)
     must_finish : bool array, shape (n_jobs,)
     """
 
     levels: int
-    option: IntArray
     kind: IntArray
+    option: IntArray
     rate: FloatArray
     extra_w: FloatArray
-    restart_s: float
     job: IntArray
     first_slot: IntArray
     kind_before: IntArray
     work: FloatArray
+    most_left: FloatArray
     share: FloatArray
     deadline_s: FloatArray
+    restart_s: FloatArray
     must_finish: BoolArray
-    most_left: FloatArray
 
     @property
     def n_kinds(self) -> int:
@@ -72,16 +76,15 @@ class JobGroup:
 
     def take(self, which: IntArray) -> JobGroup:
         """Some of the jobs."""
-        return replace(
-            self, **{name: getattr(self, name)[which] for name in ("job", "kind_before", *_COPIED)}
-        )
+        names = ("option", "rate", "extra_w", "job", "kind_before", *_COPIED)
+        return replace(self, **{name: getattr(self, name)[which] for name in names})
 
     def run(
         self, slot_s: float, state: IntArray, left: FloatArray
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
         """Run every option for a slot from states with work left; as `run_slot`, by state and option."""
         restarts = (state[:, None] != NEVER_RAN) & (state[:, None] != self.kind)
-        return run_slot(slot_s, self.rate, restarts * self.restart_s, left[:, None])
+        return run_slot(slot_s, self.rate, restarts * self.restart_s[:, None], left[:, None])
 
 
 def resting(state: IntArray) -> IntArray:
@@ -90,36 +93,38 @@ def resting(state: IntArray) -> IntArray:
 
 
 def groups_of(horizon: Horizon, levels: int) -> list[JobGroup]:
-    """Put jobs of one table, restart time and number of levels into a group each.
+    """Put jobs that can be decided together into a group each, short ones first.
 
     The work of a job that takes a few slots has `levels`, up to eight times as many where it takes more.
     """
-    if not horizon.n_jobs:
-        return []
-    middle = np.array([np.median(horizon.rate[start:end]) for start, end in pairwise(horizon.option_start)])
-    needed = _LEVELS_PER_SLOT * horizon.work / (middle[horizon.table] * horizon.slot_s) / levels
+    spans = [np.arange(*span) for span in pairwise(horizon.option_start)]
+    by_kind = [span[np.argsort(horizon.kind[span], kind="stable")] for span in spans]
+    patterns = [np.unique(horizon.kind[options], return_inverse=True)[1].tobytes() for options in by_kind]
+    middle_s = horizon.work / np.array([np.median(horizon.rate[span]) for span in spans])[horizon.table]
+    needed = _LEVELS_PER_SLOT * middle_s / (horizon.slot_s * levels)
     doubled = np.clip(np.ceil(np.log2(needed)), 0, _MOST_DOUBLINGS).astype(np.int64)
-    keys = np.column_stack([horizon.table, horizon.restart_s, doubled])
-    _, of_job = np.unique(keys, axis=0, return_inverse=True)
-    order = np.argsort(of_job.ravel(), kind="stable")
-    cuts = np.flatnonzero(np.diff(of_job.ravel()[order])) + 1
-    return [_group(horizon, jobs, levels << int(doubled[jobs[0]])) for jobs in np.split(order, cuts)]
+    members: dict[tuple[bytes, int], list[int]] = {}
+    for job in np.argsort(middle_s, kind="stable").tolist():
+        members.setdefault((patterns[horizon.table[job]], int(doubled[job])), []).append(job)
+    return [
+        _group(horizon, np.array(jobs[at : at + _MOST_TOGETHER]), by_kind, levels << doublings)
+        for (_, doublings), jobs in members.items()
+        for at in range(0, len(jobs), _MOST_TOGETHER)
+    ]
 
 
-def _group(horizon: Horizon, jobs: IntArray, levels: int) -> JobGroup:
-    """Group of jobs that share a table and a restart time."""
-    option = horizon.options_of(int(jobs[0]))
-    option = option[np.argsort(horizon.kind[option], kind="stable")]
-    kinds, kind = np.unique(horizon.kind[option], return_inverse=True)
-    kind_before = np.searchsorted(kinds, horizon.kind_before[jobs])
+def _group(horizon: Horizon, jobs: IntArray, by_kind: list[IntArray], levels: int) -> JobGroup:
+    """Group of jobs, given the options of every table by their kinds."""
+    option = np.array([by_kind[table] for table in horizon.table[jobs]])
+    _, kind = np.unique(horizon.kind[option[0]], return_inverse=True)
+    kind_before = kind[np.argmax(horizon.kind[option] == horizon.kind_before[jobs, None], axis=1)]
     without = np.where(horizon.ran_before[jobs], RAN, NEVER_RAN)
     return JobGroup(
         levels=levels,
+        kind=kind,
         option=option,
-        kind=kind.ravel(),
         rate=horizon.rate[option],
         extra_w=horizon.extra_w[option],
-        restart_s=float(horizon.restart_s[jobs[0]]),
         job=jobs,
         kind_before=np.where(horizon.kind_before[jobs] == NO_KIND, without, kind_before),
         **{name: getattr(horizon, name)[jobs] for name in _COPIED},
@@ -136,36 +141,44 @@ class PricedJobs:
         Of a second of completion time.
     joule : float array, shape (slots + 1,)
         The last one is for joules after the horizon.
-    held : float array, shape (slots, n_options)
-        Of an option's GPUs and watts under caps; at least `FORBIDDEN` where there are too few of them.
+    options : int array, shape (n,)
+        Options of all the jobs' tables, ascending.
+    held : float array, shape (slots, n)
+        Of their GPUs and watts under caps; at least `FORBIDDEN` where there are too few.
+    column : int array, shape (n_jobs, n_options)
+        Where a job's options are among all these.
     """
 
     horizon: Horizon
     group: JobGroup
     delay: FloatArray
     joule: FloatArray
+    options: IntArray
     held: FloatArray
+    column: IntArray
 
     def take(self, which: IntArray) -> PricedJobs:
         """Some of the jobs."""
-        return replace(self, group=self.group.take(which), delay=self.delay[which])
+        return replace(self, group=self.group.take(which), delay=self.delay[which], column=self.column[which])
 
 
 def priced_jobs(
     horizon: Horizon, group: JobGroup, prices: Prices, free: FloatArray | None = None
 ) -> PricedJobs:
     """Jobs of a group with prices as they see them, and only what is `free` of each cell, if given."""
-    uses, cells = horizon.uses[group.option], (len(horizon.resources), horizon.slots)
+    options = np.unique(group.option)
+    uses, cells = horizon.uses[options], (len(horizon.resources), horizon.slots)
     held = prices.cell.reshape(cells).T @ uses.T
-    fits = horizon.fits[group.option]
+    fits = horizon.fits[options]
     if free is not None:
         fits = fits & (uses[:, :, None] <= free.reshape(cells) + horizon.slack).all(axis=1)
     held[~fits.T] = FORBIDDEN
-    return PricedJobs(horizon, group, prices.criteria[0] * group.share, prices.per_joule(horizon), held)
+    delay, column = prices.criteria[0] * group.share, np.searchsorted(options, group.option)
+    return PricedJobs(horizon, group, delay, prices.per_joule(horizon), options, held, column)
 
 
 class _Move:
-    """Running an option for a slot of which a restart loses `lost_s`; arrays by job, option and level.
+    """Running an option for a slot of which each job loses `lost_s`; arrays by job, option and level.
 
     Attributes
     ----------
@@ -176,10 +189,10 @@ class _Move:
         these are flat indices into costs by job, state and level.
     """
 
-    def __init__(self, slot_s: float, group: JobGroup, lost_s: float, rounded: bool):
+    def __init__(self, slot_s: float, group: JobGroup, lost_s: FloatArray, rounded: bool):
         level, step = np.arange(group.levels + 1), group.step[:, None, None]
-        rate = group.rate[:, None]
-        able, self.ends, self.used_s = run_slot(slot_s, rate, np.array(lost_s), level * step)
+        rate, lost_s = group.rate[:, :, None], lost_s[:, None, None]
+        able, self.ends, self.used_s = run_slot(slot_s, rate, lost_s, level * step)
         down = np.floor(able / step).astype(np.int64)
         self.part = able / step - down
         if rounded:
@@ -200,8 +213,9 @@ class Recursion:
     def __init__(self, jobs: PricedJobs, begin: IntArray, length: int, *, rounded: bool = False):
         self._jobs, self._begin, self._length = jobs, begin, length
         group, slot_s = jobs.group, jobs.horizon.slot_s
-        self._start = _Move(slot_s, group, 0.0, rounded)
-        self._again = _Move(slot_s, group, group.restart_s, rounded) if group.restart_s else self._start
+        lost_s = group.restart_s
+        self._start = _Move(slot_s, group, np.zeros_like(lost_s), rounded)
+        self._again = _Move(slot_s, group, lost_s, rounded) if lost_s.any() else self._start
         # Kinds and the first option of each, then those with a second one and this, and so on.
         place = np.arange(len(group.kind)) - np.searchsorted(group.kind, group.kind)
         ranks = [np.flatnonzero(place == rank) for rank in range(int(place.max()) + 1)]
@@ -248,7 +262,7 @@ class Recursion:
         per_s = jobs.delay[:, None] + jobs.joule[slot][:, None] * jobs.group.extra_w
         np.multiply(per_s[:, :, None], move.used_s, out=other)
         cost += other
-        cost += jobs.held[slot][:, :, None]
+        cost += jobs.held[slot[:, None], jobs.column][:, :, None]
         begin_s, deadline_s = slot * jobs.horizon.slot_s, jobs.group.deadline_s * (1 + ROUNDING)
         if (begin_s + jobs.horizon.slot_s > deadline_s).any():
             late = (begin_s[:, None, None] + move.used_s > deadline_s[:, None, None]) & move.ends
@@ -259,9 +273,9 @@ class Recursion:
 def unfinished(jobs: PricedJobs, work: FloatArray) -> FloatArray:
     """Cost of work left at the end of the horizon, shape (n_jobs, n) as `work`; delay counts from there."""
     horizon, group = jobs.horizon, jobs.group
-    fastest = horizon.fastest[horizon.table[group.job[0]]]
-    seconds = work / horizon.rate[fastest]
-    cost = (jobs.delay[:, None] + jobs.joule[-1] * horizon.power_w[fastest]) * seconds
+    fastest = horizon.fastest[horizon.table[group.job]]
+    seconds = work / horizon.rate[fastest, None]
+    cost = (jobs.delay + jobs.joule[-1] * horizon.power_w[fastest])[:, None] * seconds
     late = horizon.slots * horizon.slot_s + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
     late |= group.must_finish[:, None] | (work > (group.most_left + ROUNDING * group.work)[:, None])
     return np.asarray(np.where(late, FORBIDDEN, cost))

@@ -87,7 +87,7 @@ def _windows(jobs: PricedJobs) -> IntArray:
     horizon, group = jobs.horizon, jobs.group
     single_run = _single_runs(jobs).min(axis=(1, 2), initial=np.inf)
     cheapest = np.minimum.accumulate(jobs.joule[::-1])[::-1][group.first_slot]
-    for_delay = single_run - group.work * float((group.extra_w / group.rate).min()) * cheapest
+    for_delay = single_run - group.work * (group.extra_w / group.rate).min(axis=1) * cheapest
     with np.errstate(divide="ignore", invalid="ignore"):
         end = np.ceil(for_delay * (1 + ROUNDING) / (jobs.delay * horizon.slot_s)) + 1
     end = np.where(np.isfinite(end) & (end < horizon.slots) & (cheapest >= 0), end, horizon.slots)
@@ -97,9 +97,8 @@ def _windows(jobs: PricedJobs) -> IntArray:
 def _single_runs(jobs: PricedJobs) -> FloatArray:
     """Costs of schedules that are one run, by job, first slot and option; infinite where it ends too late."""
     group, slots, slot_s = jobs.group, jobs.horizon.slots, jobs.horizon.slot_s
-    option = np.arange(len(group.option))
-    each = jobs.held + np.outer(jobs.joule[:-1], group.extra_w * slot_s)
-    spent = np.concatenate([np.zeros((1, len(option))), np.cumsum(each, axis=0)])
+    each = jobs.held + np.outer(jobs.joule[:-1], jobs.horizon.extra_w[jobs.options] * slot_s)
+    spent = np.concatenate([np.zeros((1, each.shape[1])), np.cumsum(each, axis=0)])
     lost_s = np.where(group.kind_before == NEVER_RAN, 0.0, group.restart_s)
     needs_s = group.work[:, None] / group.rate + lost_s[:, None]
     # What takes longer than there are slots is not valid, however long.
@@ -108,9 +107,9 @@ def _single_runs(jobs: PricedJobs) -> FloatArray:
     used_s = needs_s - before * slot_s
     begun = np.arange(slots)[:, None]
     last = begun + before[:, None]
-    inside = np.minimum(last, slots - 1)
+    inside, option = np.minimum(last, slots - 1), jobs.column[:, None]
     end_s = inside * slot_s + used_s[:, None]
-    cost = spent[inside, option] - spent[:-1] + jobs.held[inside, option]
+    cost = spent[inside, option] - spent[begun, option] + jobs.held[inside, option]
     cost += jobs.joule[inside] * (group.extra_w * used_s)[:, None] + jobs.delay[:, None, None] * end_s
     valid = (last < slots) & (begun >= group.first_slot[:, None, None])
     valid &= end_s <= group.deadline_s[:, None, None]
@@ -142,14 +141,15 @@ class _Walk:
         able, ends, used_s = group.run(slot_s, self._state, self._left)
         late = ends & (slot[:, None] * slot_s + used_s > group.deadline_s[:, None] * (1 + ROUNDING))
         rest = self._later(position, np.broadcast_to(group.kind, able.shape), np.maximum(left - able, 0.0))
-        cost = jobs.held[slot] + (jobs.delay[:, None] + jobs.joule[slot][:, None] * group.extra_w) * used_s
+        cost = jobs.held[slot[:, None], jobs.column]
+        cost += (jobs.delay[:, None] + jobs.joule[slot][:, None] * group.extra_w) * used_s
         cost += np.where(late, FORBIDDEN, np.where(ends, 0.0, rest))
         idle = resting(self._state)
         wait = jobs.delay * slot_s + self._later(position, idle[:, None], left)[:, 0]
         best = np.argmin(cost, axis=1)
         begun = group.first_slot <= slot
         runs = (cost[each, best] < wait) & ~self.ended & begun
-        self.option[each[runs], slot[runs]] = group.option[best[runs]]
+        self.option[each[runs], slot[runs]] = group.option[runs, best[runs]]
         self.ended |= runs & ends[each, best]
         self._left = np.where(runs, np.maximum(self._left - able[each, best], 0.0), self._left)
         self._state = np.where(runs, group.kind[best], np.where(begun, idle, self._state))
@@ -231,7 +231,7 @@ class _Listing:
     def _up_to(self, limit: float, most: int) -> tuple[IntArray, FloatArray] | None:
         """Options by slot and costs of schedules that cost up to a limit; None for more than `most`."""
         jobs, group, horizon = self._jobs, self._jobs.group, self._jobs.horizon
-        slot_s, delay = horizon.slot_s, float(jobs.delay[0])
+        slot_s, delay, [options] = horizon.slot_s, float(jobs.delay[0]), group.option
         deadline_s = float(group.deadline_s[0]) * (1 + ROUNDING)
         limit += ROUNDING * abs(limit)
         state, left, cost = group.kind_before.copy(), group.work.copy(), np.zeros(1)
@@ -239,20 +239,21 @@ class _Listing:
         ended: list[tuple[IntArray, FloatArray]] = []
         for slot in range(self._first, horizon.slots):
             able, ends, used_s = group.run(slot_s, state, left)
-            spent = cost[:, None] + jobs.held[slot] + (delay + jobs.joule[slot] * group.extra_w) * used_s
+            per_s = delay + jobs.joule[slot] * group.extra_w
+            spent = cost[:, None] + jobs.held[slot, jobs.column[0]] + per_s * used_s
             which, chosen = np.nonzero(ends & (slot * slot_s + used_s <= deadline_s) & (spent <= limit))
-            ended.append((_with(option[which], slot, group.option[chosen]), spent[which, chosen]))
+            ended.append((_with(option[which], slot, options[chosen]), spent[which, chosen]))
             rest = np.maximum(left[:, None] - able, 0.0)
             least = spent + self._later(slot, np.broadcast_to(group.kind, spent.shape), rest)
             which, chosen = np.nonzero(~ends & (least <= limit))
             idle = resting(state)
             waits = np.flatnonzero(cost + delay * slot_s + self._later(slot, idle, left) <= limit)
-            option = np.concatenate([option[waits], _with(option[which], slot, group.option[chosen])])
+            option = np.concatenate([option[waits], _with(option[which], slot, options[chosen])])
             state = np.concatenate([idle[waits], group.kind[chosen]])
             left = np.concatenate([left[waits], rest[which, chosen]])
             cost = np.concatenate([cost[waits] + delay * slot_s, spent[which, chosen]])
             # Most of what is on its way ends, or costs too much.
-            if len(cost) * len(group.option) > 20 * most or sum(len(c) for _, c in ended) > most:
+            if len(cost) * len(options) > 20 * most or sum(len(c) for _, c in ended) > most:
                 return None
         cost = cost + unfinished(jobs, left[None])[0]
         ended.append((option[cost <= limit], cost[cost <= limit]))

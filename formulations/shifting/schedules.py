@@ -43,8 +43,8 @@ from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray
 
-COARSE, FINE = 40, 160
-"""Levels of work in the first and in the last rounds of column generation."""
+COARSE, FINE, FINE_GAP = 40, 160, 5e-3
+"""Levels of work in the first and in the last rounds of column generation; largest gap asked for these."""
 _COARSE_SHARE, _FINE_SHARE, _INSERT_SHARE = 0.5, 0.65, 0.85
 """Shares of the time: when first and last rounds end; insertion has the rest."""
 _INSERT_S = 20.0
@@ -74,11 +74,12 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
         proof = refute(horizon, generated.prices.named(horizon, criterion))
         if proof is not None:
             raise InfeasibleError(proof.detail, proof)
-    fine, known = SchedulePricing(horizon, FINE), [generated.pool.all()]
-    generated = generate(horizon, criterion, fine, known, timer.until(_FINE_SHARE), generated.prices)
+    if timer.gap <= FINE_GAP:
+        fine, known = SchedulePricing(horizon, FINE), [generated.pool.all()]
+        generated = generate(horizon, criterion, fine, known, timer.until(_FINE_SHARE), generated.prices)
     prices = generated.prices
     insertion = Insertion(horizon, criterion, coarse, generated)
-    best = insertion.decide(Timer(_INSERT_S) if timer.limit_s is None else timer.until(_INSERT_SHARE))
+    best = insertion.decide(timer.at_most(_INSERT_S) if timer.limit_s is None else timer.until(_INSERT_SHARE))
     near = near_optimal(horizon, prices, MOST_NEAR, timer) if horizon.n_jobs <= FEW_JOBS else None
     columns = _columns(horizon, generated, insertion.tried, near)
     return replace(

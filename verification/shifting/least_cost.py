@@ -27,7 +27,7 @@ from wattsched.verification.report import ROUNDING
 from wattsched.verification.shifting.cost_to_go import PAUSE, CostToGo, Followed, begin, run_slot
 from wattsched.verification.shifting.priced import PricedJob, is_on_side
 
-FEW_LEVELS, FEW_CELLS = 64, 8192
+FEW_LEVELS, FEW_CELLS = 64, 2048
 """Levels that are tried first, or with few options more: up to so many levels by options take as long."""
 FOLLOWED = 100
 """Schedules of a job that are followed together, with few levels; with more of them more."""

@@ -13,11 +13,12 @@ from wattsched import solve
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model
 from wattsched.formulations.shifting import column_generation, schedules, time_indexed
-from wattsched.formulations.shifting.column_generation import generate
+from wattsched.formulations.shifting.column_generation import Insertion, generate
 from wattsched.formulations.shifting.columns import (
     Prices,
     all_schedules,
     decision_of,
+    fits,
     priced_cost,
     schedules_of,
 )
@@ -167,6 +168,43 @@ def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str) ->
     bound = prove(instance, found.prices.named(horizon, which)).bound
     assert bound is not None
     assert lp * (1 - 5e-3) <= bound <= lp
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_job_is_priced_among_others_as_it_is_alone(seed: int) -> None:
+    """Jobs of other tables, lengths and restart times in the same group change nothing."""
+    document = shifting_horizon(jobs=24, slots=24, seed=seed, carbon_fraction=None).model_dump()
+    rng = np.random.default_rng(seed)
+    for job in document["jobs"]:
+        job["restart_s"], job["has_run"] = float(rng.choice([0.0, 60.0, 400.0])), bool(rng.random() < 0.5)
+    horizon = horizon_of(ShiftingInstance.model_validate(document))
+    unit, cells = horizon.slots * horizon.slot_s, horizon.n_cells
+    prices = Prices(np.array([1.0, 0.0, 0.0, 0.0]), unit / horizon.slots * rng.random(cells))
+    pricing, free = SchedulePricing(horizon), np.full(cells, np.inf)
+    together = pricing.cheapest(prices)
+    for job in range(horizon.n_jobs):
+        alone = pricing.cheapest_of(job, prices, free)
+        assert np.array_equal(alone.option[0], together.option[job]), (seed, job)
+
+
+def test_insertion_ends_within_the_gap_without_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attempt(*_: object) -> None:
+        raise AssertionError("a decision within the gap was there")
+
+    monkeypatch.setattr(column_generation.Insertion, "_related", attempt)
+    horizon = horizon_of(shifting_horizon(jobs=60, slots=24, seed=1, carbon_fraction=None))
+    assert schedules.build(horizon, "mean-completion", Timer(gap=0.2)).listed.n_columns
+
+
+def test_likely_schedules_fit_beside_the_decided_ones() -> None:
+    """What the LP mixes to 70 % and more may exceed a cell together; what is kept to begin with does not."""
+    for seed in range(3):
+        horizon = horizon_of(shifting_horizon(jobs=60, slots=24, seed=seed, carbon_fraction=None))
+        pricing = SchedulePricing(horizon)
+        found = generate(horizon, 0, pricing, schedules._first(horizon, 0), Timer(gap=0.01))
+        kept, jobs, by_weight = Insertion(horizon, 0, pricing, found)._start()
+        assert fits(horizon, kept)
+        assert sorted([*kept.job, *jobs]) == sorted([*kept.job, *by_weight]) == [*range(horizon.n_jobs)]
 
 
 def test_decisions_become_schedules_and_back() -> None:
