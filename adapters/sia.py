@@ -24,7 +24,7 @@ import numpy as np
 from wattsched.instances.errors import require, require_range
 from wattsched.sessions.session import Session
 from wattsched.sessions.session_decision import SessionDecision
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, offsets
 
 GPU = "nvidia.com/gpu"
 """Name of GPUs among the resources of a node."""
@@ -223,7 +223,7 @@ class GoodputPolicy:
         rows = [row for table in own for row in table]
         session.upsert(
             names,
-            start=np.cumsum([0, *map(len, own)]),
+            start=offsets([*map(len, own)]),
             pool=[row.type for row in rows],
             gpus=np.array([row.gpus for row in rows]),
             rate=np.array([row.goodput for row in rows]),

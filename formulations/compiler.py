@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.formulations.program import Block, Program
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets
 
 
 def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[int, int]]:
@@ -119,7 +119,7 @@ def choice_rows(matrix: Any, rhs: FloatArray, equality: BoolArray, binary: BoolA
 def _groups_first(matrix: Any, groups: IntArray, n: int) -> tuple[IntArray, IntArray]:
     """Order of n columns in which those of the rows `groups` come first, and where each group starts."""
     members = [np.sort(matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]]) for i in groups]
-    start = np.concatenate([[0], np.cumsum([len(m) for m in members])]).astype(np.int64)
+    start = offsets([len(m) for m in members])
     first = np.concatenate([np.empty(0, dtype=np.int64), *members]).astype(np.int64)
     rest = np.setdiff1d(np.arange(n), first)
     return np.concatenate([first, rest]).astype(np.int64), start

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
@@ -244,9 +244,7 @@ class Program(ProgramRows):
     @cached_property
     def row_size(self) -> FloatArray:
         """Size of the largest entry of every row, 0 where there is none; shape (n_rows,)."""
-        size = np.zeros(self.n_rows)
-        np.maximum.at(size, self.matrix.indices, np.abs(self.matrix.data))
-        return size
+        return largest_by(self.matrix.indices, np.abs(self.matrix.data), self.n_rows)
 
     def lagrangian_bound(self, prices: FloatArray) -> float:
         r"""Lower bound on the optimal cost that row prices prove.

@@ -22,7 +22,7 @@ import numpy as np
 
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.instances.time_shares import TimeShareInstance
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray, largest_by
 
 Ties = Literal["goodput", "max-min", "any"]
 TIES = get_args(Ties)
@@ -65,8 +65,7 @@ def program_of(
     """
     builder, job, n = ProgramBuilder(), instance.job, len(instance.jobs)
     worth, usable = instance.progress_rate, instance.usable
-    best = np.zeros(n)
-    np.maximum.at(best, job[usable], worth[usable])
+    best = largest_by(job[usable], worth[usable], n)
     costs = -worth if raised is None else 0.0
     x = builder.columns(
         Block("share", instance.n_options), cost=costs, upper=usable.astype(float), integer=False

@@ -23,7 +23,7 @@ from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.reading.inputs import BYTES_PER_MB, TooLargeError, echo, most_mb
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, IntArray, offsets
 from wattsched.topology.column import NONE, Coded, Column
 from wattsched.topology.columns import RecordColumns
 
@@ -119,9 +119,9 @@ def _held(assigned: AssignmentColumns, running: IntArray, n: int) -> Iterator[tu
     for name, column in assigned.columns.items():
         if name in assigned.several:
             size = np.append(np.diff(assigned.start), 0)[place]
-            offsets = pa.array(np.concatenate([[0], np.cumsum(size)]), pa.int32())
+            start = pa.array(offsets(size), pa.int32())
             entries = _array(column, np.zeros(int(size.sum()), dtype=bool))
-            yield _CURRENT + name, pa.ListArray.from_arrays(offsets, entries)
+            yield _CURRENT + name, pa.ListArray.from_arrays(start, entries)
         elif name != assigned.key:
             array = _array(column, assigned.without(name))
             yield _CURRENT + name, array.take(pa.array(place, mask=place == len(assigned)))

@@ -27,7 +27,7 @@ from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING
 from wattsched.solvers.rows import elastic, group_of_choice
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets
 
 # Of what the rows hold together, the increase over which prices are the mean improvement.
 _INCREASE = 0.01
@@ -191,7 +191,7 @@ class Bottleneck:
             lower=program.lower[columns],
             upper=program.upper[columns],
             integer=program.integer[columns],
-            group_start=np.concatenate([[0], np.cumsum(counts)]),
+            group_start=offsets(counts),
             rows=(Block("row", int(self.rows.sum())),),
             columns=(Block("column", len(columns)),),
         )

@@ -17,7 +17,7 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.solvers.rows import first_least, group_of_choice
 from wattsched.solvers.solution import Solution
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, run_starts
 
 MOST_ROWS = 40
 """Largest number of rows: with more, all of which have to be filled, sets that do are too rare."""
@@ -120,7 +120,7 @@ class _Core:
     def _sets(self) -> tuple[_Sets, _Sets]:
         """Sets of the changes of every second group, and of the others."""
         halves = _Sets(len(self.low), self.spare), _Sets(len(self.low), self.spare)
-        begins = np.flatnonzero(np.diff(self.group, prepend=-1))
+        begins = run_starts(self.group)
         for i, changes in enumerate(np.split(np.arange(len(self.group)), begins[1:])):
             halves[i % 2].extend(changes, self.above[changes], self.use[changes])
         return halves

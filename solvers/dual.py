@@ -19,9 +19,9 @@ from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of, surrogate_prices
 from wattsched.solvers.few_prices import prices_of_few
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.rows import cost_range, first_least, largest_by, linked_choices
+from wattsched.solvers.rows import cost_range, first_least, linked_choices
 from wattsched.solvers.solution import Cut, Dual, Limits, Start, certified, signed
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, largest_by
 
 SMALL = 2_000
 """Up to this many columns the LP is solved faster than the cutting planes converge."""

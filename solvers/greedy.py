@@ -20,7 +20,7 @@ from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.points import feasible_point
 from wattsched.solvers.rows import RowSlack, first_least, linked_choices, linking_rows
 from wattsched.solvers.solution import Limits, Solution, Start, announce, conclude, infeasible, unsupported
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by, run_starts
 
 NOTHING_FOUND = "no choice that satisfies all rows was found greedily"
 
@@ -252,10 +252,9 @@ class _Ascent:
             saving = cost[slack.chosen[group]] - cost[columns]
             able = np.flatnonzero(saving > 0)  # places in `columns`
             able = able[slack.swappable(columns[able])]
-            best = np.zeros(len(slack.chosen))
-            np.maximum.at(best, group[able], saving[able])
+            best = largest_by(group[able], saving[able], len(slack.chosen))
             hits = able[saving[able] == best[group[able]]]
-            targets = hits[np.flatnonzero(np.diff(group[hits], prepend=-1))]  # of equals the first
+            targets = hits[run_starts(group[hits])]  # of equals the first
             targets = targets[np.argsort(-saving[targets], kind="stable")]
             swaps = slack.swap_in_order(group[targets], columns[targets]) if len(able) else 0
             if swaps == 0 and columns is every:
@@ -348,7 +347,7 @@ def _below_chord(use: FloatArray, cost: FloatArray, group: IntArray, columns: In
     if len(columns) == 0:
         return columns
     u, c, g = use[columns], cost[columns], group[columns]
-    start = np.flatnonzero(np.diff(g, prepend=-1))
+    start = run_starts(g)
     sizes = np.diff(np.append(start, len(columns)))
 
     def least(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:

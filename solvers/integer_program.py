@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, vstack
 from wattsched.formulations.program import Program
 from wattsched.formulations.tolerances import LAST_DIGITS, VIOLATION
 from wattsched.solvers.rows import allowance, group_of_choice
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, run_starts
 
 # Limits of sums over columns that can be chosen together, and over all columns, far below the largest 64-bit
 # integer.
@@ -182,7 +182,7 @@ def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[Floa
     largest = np.zeros(table.shape[0])
     if len(row):
         # A group chooses one column, so that only its largest entry counts.
-        run = np.flatnonzero(np.diff(row, prepend=-1) | np.diff(owner, prepend=-1))
+        run = run_starts(row, owner)
         size = np.abs(table.data) * width[table.indices]
         largest += np.bincount(row[run], np.maximum.reduceat(size, run), table.shape[0])
         total = np.bincount(row, size, table.shape[0])

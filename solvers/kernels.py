@@ -21,7 +21,7 @@ from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.points import feasible
 from wattsched.solvers.rows import cost_range, elastic, first_least, group_of_choice, restricted
 from wattsched.solvers.solution import Limits, Solution, Start, unheard
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets
 
 # Columns besides each group's cheapest that the LP relaxation begins with.
 _FIRST = 300
@@ -94,7 +94,7 @@ def kernel(program: Program, keep: BoolArray) -> Kernel:
     decided = np.zeros(program.n_columns)
     decided[:n] = single
     columns = np.concatenate([np.flatnonzero(keep & ~single), np.arange(n, program.n_columns)])
-    group_start = np.concatenate([[0], np.cumsum(counts[counts > 1])]).astype(np.int64)
+    group_start = offsets(counts[counts > 1])
     return Kernel(restricted(program, columns, decided, group_start), columns, decided)
 
 

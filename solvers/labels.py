@@ -29,7 +29,7 @@ from wattsched.solvers.few_prices import MOST_ROWS, few_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import allowance, first_least, group_of_choice
 from wattsched.solvers.solution import Limits, Solution, conclude, relative_gap
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, least_by, run_starts
 
 MOST_COLUMNS = 2_500
 """The same of columns where several rows may bind: in larger programs kernels are as quick."""
@@ -219,14 +219,13 @@ class _Search:
         cheap = self._above < spare
         cheap[self._base] = False
         column = np.flatnonzero(cheap)
-        first = np.full(len(self._base), np.inf)
-        np.minimum.at(first, self._group[column], self._above[column])
+        first = least_by(self._group[column], self._above[column], len(self._base))
         # Groups in the order of their cheapest change, each with its own together.
         column = column[np.lexsort((self._group[column], first[self._group[column]]))]
         group, above = self._group[column], self._above[column]
         use = self._use[column] - self._use[self._base[group]]
         per_use = np.divide(above[:, None], np.abs(use), out=np.zeros(use.shape), where=use != 0.0)
-        begins = np.flatnonzero(np.diff(group, prepend=-1))
+        begins = run_starts(group)
         rise = _least_from_each_on(np.where(use > 0.0, per_use, np.inf), begins)
         fall = _least_from_each_on(np.where(use < 0.0, per_use, np.inf), begins)
         groups = [slice(*ends) for ends in pairwise([*begins.tolist(), len(column)])]

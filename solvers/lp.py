@@ -13,7 +13,7 @@ from wattsched.formulations import master
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
-from wattsched.solvers.rows import largest_by, with_choice_rows
+from wattsched.solvers.rows import with_choice_rows
 from wattsched.solvers.solution import (
     UNBOUNDED,
     Limit,
@@ -26,7 +26,7 @@ from wattsched.solvers.solution import (
     unsupported,
     without_columns,
 )
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray, largest_by, least_by
 
 Status = highspy.HighsModelStatus
 LIMITS: dict[Any, Limit] = {
@@ -121,8 +121,7 @@ def scaled(program: Program, least: float | None = None) -> ScaledModel:
 
     in_rows = (size * row_factor[matrix.indices])[~whole]
     column_size = largest_by(column[~whole], in_rows, program.n_columns)
-    column_least = np.full(program.n_columns, np.inf)
-    np.minimum.at(column_least, column[~whole], np.where(in_rows > 0.0, in_rows, np.inf))
+    column_least = least_by(column[~whole], np.where(in_rows > 0.0, in_rows, np.inf), program.n_columns)
     # Its least entry is to be seen, unless beside integers all that the column may be would then be nothing.
     least_range = _LEAST_RANGE if program.integer.any() else 0.0
     is_seen = program.upper * np.where(np.isfinite(column_least), column_least, 1.0) >= least_range

@@ -11,7 +11,7 @@ from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.tolerances import CANCELLATION, OVERDRAFT, VIOLATION
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by, ranges
 
 # Above this many cells, a table of groups by rows is not worth its memory.
 _CELLS = 30_000_000
@@ -38,13 +38,6 @@ def first_least(values: FloatArray, group_start: IntArray) -> IntArray:
 def allowance(limit: FloatArray, share: FloatArray | float = VIOLATION) -> FloatArray:
     """Return the excess allowed over a row's limit: a share of the limit's size, which is one at least."""
     return np.asarray(share * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))
-
-
-def largest_by(index: np.ndarray, values: FloatArray, length: int) -> FloatArray:
-    """Largest value per index, shape (length,); zero where there is none."""
-    result = np.zeros(length)
-    np.maximum.at(result, index, values)
-    return result
 
 
 def linking_rows(program: Program) -> BoolArray:
@@ -335,10 +328,9 @@ class RowSlack:
 
     def _entries_of(self, columns: IntArray) -> tuple[IntArray, IntArray]:
         """Place in `columns` and index of every entry of these columns in `uses`."""
-        first, after = self.uses.indptr[columns], self.uses.indptr[columns + 1]
-        column = np.repeat(np.arange(len(columns)), after - first)
-        before = np.concatenate([[0], np.cumsum(after - first)[:-1]])
-        return column, np.arange(len(column)) + np.repeat(first - before, after - first)
+        first = self.uses.indptr[columns].astype(np.int64)
+        size = self.uses.indptr[columns + 1] - first
+        return np.repeat(np.arange(len(columns)), size), ranges(first, size)
 
 
 def _without_choices(program: Program) -> FloatArray:

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, distinct, ranges, stable_order
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, distinct, offsets, ranges, run_starts
 from wattsched.topology.buddy import Occupancy
 from wattsched.topology.pools import Pool
 
@@ -116,7 +116,7 @@ def allocate(pool: Pool, empty: Occupancy, requests: Requests) -> Allocation:
     _check(pool, requests)
     _check_fit(pool, empty, requests)
     places = _Places(pool, empty, requests)
-    by_size = stable_order(requests.level)
+    by_size = np.argsort(requests.level.astype(np.uint8), kind="stable")
     best = _Attempt(places, by_size)
     if best.evicted:
         # Aligned blocks nest, so keeping small jobs lets most jobs stay; but when they are then evicted for a
@@ -144,10 +144,8 @@ class _Places:
         level, n_held, holder = requests.level, requests.n_held, requests.holder
         begin = requests.held >> level[holder] << level[holder]
         # By holder and position, so that what a job has of a block is together.
-        first = np.flatnonzero(
-            (np.diff(holder, prepend=NOWHERE) != 0) | (np.diff(begin, prepend=NOWHERE) != 0)
-        )
-        job, start, own = holder[first], begin[first], np.diff(first, append=len(begin))
+        first = run_starts(holder, begin)
+        job, start, own = holder[first], begin[first], np.diff(np.append(first, len(begin)))
         stays = (own >= np.minimum(requests.gpus, n_held)[job]) & empty.are_free(start, level[job])
         self.job, self.start = job[stays], start[stays]
         self._n = np.bincount(self.job, minlength=len(requests))
@@ -164,7 +162,7 @@ class _Places:
     @cached_property
     def _ends(self) -> IntArray:
         """Offset of each job's first place, then the number of places; shape (n_jobs + 1,)."""
-        return _before(self._n)
+        return offsets(self._n)
 
     @cached_property
     def _best_first(self) -> IntArray:
@@ -186,7 +184,7 @@ class _Places:
         requests, n = self.requests, self.pool.n_gpus
         crowd = ~self._empty.free
         crowd[requests.held] = True
-        before, held = _before(crowd), requests.holder * n + requests.held
+        before, held = offsets(crowd), requests.holder * n + requests.held
         job, start = self.job[some], self.start[some]
         # Larger blocks have all places of a job in them.
         n_levels = int((start ^ self.start[self._ends[job]]).max()).bit_length()
@@ -335,7 +333,7 @@ def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
     first, job = np.cumsum(size) - size, np.repeat(np.arange(len(size)), size)
     block = ranges(start, size)
     own = holder_of[block] == job
-    own_before = _before(own)
+    own_before = offsets(own)
     earlier_own = own_before[:-1] - own_before[first][job]
     earlier = np.arange(len(block)) - first[job]
     n_own = own_before[first + size] - own_before[first]
@@ -355,11 +353,6 @@ def _overlapping(start: IntArray, size: IntArray, n: int) -> BoolArray:
     found[order[1:]] = first[1:] < np.maximum.accumulate(end)[:-1]
     found[order[:-1]] |= first[1:] < end[:-1]
     return found
-
-
-def _before(holds: BoolArray | IntArray) -> IntArray:
-    """Sum before each entry, and the total at the end."""
-    return np.concatenate([[0], np.cumsum(holds)])
 
 
 def _check(pool: Pool, requests: Requests) -> None:

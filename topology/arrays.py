@@ -27,13 +27,43 @@ _ODD, _HALF = np.uint64(6364136223846793005), np.uint64(32)
 
 def ranges(start: IntArray, size: IntArray) -> IntArray:
     """All numbers from each start on, as many as its size says, one range after the other."""
-    before = np.cumsum(size) - size
+    before = size.cumsum() - size
     first = start - before
     if len(first) and (first == first[0]).all():  # they are one range together
         return np.arange(first[0], first[0] + before[-1] + size[-1])
-    found = np.repeat(first, size)
+    found = first.repeat(size)
     found += np.arange(len(found))
     return found
+
+
+def offsets(sizes: IntArray | BoolArray | Sequence[int]) -> IntArray:
+    """Sum of the sizes before each, and the total at the end; shape (n + 1,)."""
+    found = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=found[1:])
+    return found
+
+
+def run_starts(*columns: NDArray[Any]) -> IntArray:
+    """Places from which on an entry differs in some column from the one before; the first is one."""
+    differs = np.ones(len(columns[0]), dtype=bool)
+    differs[1:] = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        differs[1:] |= column[1:] != column[:-1]
+    return differs.nonzero()[0]
+
+
+def least_by(group: NDArray[Any], values: NDArray[Any], n: int, none: float = np.inf) -> NDArray[Any]:
+    """Least value of each of n groups, at most `none`, which those without values have."""
+    least = np.full(n, none)
+    np.minimum.at(least, group, values)
+    return least
+
+
+def largest_by(group: NDArray[Any], values: NDArray[Any], n: int, none: float = 0.0) -> NDArray[Any]:
+    """Largest value of each of n groups, at least `none`, which those without values have."""
+    largest = np.full(n, none)
+    np.maximum.at(largest, group, values)
+    return largest
 
 
 def stable_order(numbers: IntArray) -> IntArray:
@@ -69,8 +99,8 @@ def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]
         seen: dict[tuple[float, ...], int] = {}
         rows = zip(*(column.tolist() for column in columns), strict=True)
         kinds = np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)
-        _, first = np.unique(kinds, return_index=True)
-        return first, kinds
+        # Numbers are in the order in which they come.
+        return np.searchsorted(np.maximum.accumulate(kinds), np.arange(len(seen))), kinds
     code, span = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         number, many = _numbered(column)
@@ -130,11 +160,10 @@ class Rows:
             if all(np.array_equal(column[again], column[again + 1]) for column in self._known):
                 break
             self._salt += 1  # rows that differ have the same code
-        starts = np.flatnonzero(np.diff(self._code, prepend=~self._code[:1]))
-        size = np.diff(starts, append=len(code))
+        starts = run_starts(self._code)
         # How many rows are equal from the first one of them on.
         self._many = np.zeros(len(code), dtype=np.int64)
-        self._many[starts] = size
+        self._many[starts] = np.diff(np.append(starts, len(code)))
         self._place = self._table(starts)
 
     def _codes(self, known: list[FloatArray]) -> NDArray[np.uint64]:

@@ -163,11 +163,11 @@ class Occupancy:
 
         At its level and below, supply and demand fall alike; above, it may split a larger free block.
         """
-        above = level + 1
-        while above < len(self._size) and self.is_free(start, above):
-            if self.lacks(above, demand[above]) >= 0:
+        for above in range(level + 1, len(self._size)):
+            if not self.is_free(start, above):
+                break
+            if demand[above] >= self._free[above]:
                 return False
-            above += 1
         return True
 
     def maximal(self) -> list[IntArray]:

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, occurring
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, occurring, offsets
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class Coded:
             for part, (numbers, _) in zip(parts, used, strict=True)
             for number in numbers.tolist()
         )
-        first = np.cumsum([0, *(len(numbers) for numbers, _ in used)])
+        first = offsets([len(numbers) for numbers, _ in used])
         places = [place + begin for (_, place), begin in zip(used, first.tolist(), strict=False)]
         return known.take(np.concatenate([np.empty(0, dtype=np.int64), *places]))
 

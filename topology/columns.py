@@ -227,10 +227,13 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     def _default_column(self, field: str) -> Column:
         """Make a column of a field's default; an empty one where records have several entries."""
-        default = None if (known := self.default(field)) is ... else known
-        entries = [] if field in self.several else [default]
-        column = _stored(_form(type(self), field), entries)
-        return _taken(column, np.zeros(len(self) * len(entries), dtype=np.int64))
+        default, form = self.default(field), _form(type(self), field)
+        n = 0 if field in self.several else len(self)
+        if form == "coded":
+            values = [] if default is None or default is ... else [default]
+            return Coded(np.full(n, len(values) - 1), values)
+        column = _stored(form, [None if default is ... else default] if n else [])
+        return _taken(column, np.zeros(n, dtype=np.int64))
 
     def take(self, places: IntArray) -> Self:
         """Return some of the records."""

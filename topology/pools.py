@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, IntArray, alike
+from wattsched.topology.arrays import BoolArray, IntArray, alike, offsets, run_starts
 from wattsched.topology.cluster import Capacity, Cluster
 from wattsched.topology.column import Coded
 from wattsched.topology.remembered import remembered
@@ -123,8 +123,8 @@ class LineGpus(NamedTuple):
 def gpus_of_lines(cluster: Cluster) -> LineGpus:
     """GPUs of all pools of a cluster, line after line."""
     pools = pools_of(cluster)
-    start = np.cumsum([0, *(pool.n_gpus for pool in pools)])
-    first = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
+    start = offsets([pool.n_gpus for pool in pools])
+    first = offsets([len(pool.nodes) for pool in pools])
     nodes = [pool.node_index + n for pool, n in zip(pools, first.tolist(), strict=False)]
     gpu = np.concatenate([pool.gpu_index for pool in pools])
     return LineGpus(start, np.concatenate(nodes), gpu, tuple(chain(*(pool.nodes for pool in pools))))
@@ -220,7 +220,7 @@ def _lines(
     for group in top_down:  # grows meanwhile
         top_down += children[group]
     order = np.lexsort((kind, parent))
-    starts = np.flatnonzero(np.diff(kind[order], prepend=-1) | np.diff(parent[order], prepend=-1))
+    starts = run_starts(kind[order], parent[order])
     below: defaultdict[int, list[IntArray]] = defaultdict(list)
     for nodes in np.split(order, starts[1:]):
         below[int(parent[nodes[0]])].append(nodes)

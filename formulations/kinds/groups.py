@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, occurring, ranges
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, occurring, offsets, ranges
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -166,7 +166,7 @@ class OwnColumns:
     def take(self, groups: IntArray) -> OwnColumns:
         """Return the columns of some of the groups, which are numbered anew."""
         sizes = np.diff(self.start)[groups]
-        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        start = offsets(sizes)
         columns = ranges(self.start[groups], sizes)
         return OwnColumns(start, self.cost[columns], *self.used(columns), self.uses)
 

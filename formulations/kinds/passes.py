@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.formulations.kinds.groups import KindGroups
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges, stable_order
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges, run_starts, stable_order
 
 _CELLS = 1 << 16
 """Reduced costs computed at once: they stay in the processor's cache."""
@@ -222,7 +222,7 @@ class _ByKind:
 
 def _chunks(kind: IntArray, start: IntArray, limited: BoolArray, starting: BoolArray) -> list[_Chunk]:
     """Cut groups that are sorted by kind into chunks; the runs of kind k begin at `start[k]`."""
-    begin, starts, bounds = np.flatnonzero(np.diff(kind, prepend=-9)), start.tolist(), []
+    begin, starts, bounds = run_starts(kind), start.tolist(), []
     for k, (first, last) in zip(kind[begin].tolist(), pairwise([*begin.tolist(), len(kind)]), strict=True):
         if k >= 0 and (size := starts[k + 1] - starts[k]):
             step = max(64, _CELLS // size)

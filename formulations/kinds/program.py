@@ -26,7 +26,7 @@ from wattsched.formulations.kinds.shards import (
 )
 from wattsched.formulations.program import Block, Program, ProgramRows
 from wattsched.formulations.tolerances import CANCELLATION
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by, least_by, run_starts
 
 R = TypeVar("R")
 
@@ -134,7 +134,7 @@ class KindProgram(KindGroups, ProgramRows):
     def _by_cluster(self, blocks: Sequence[FloatArray]) -> FloatArray:
         """Sums over each cluster from those over the blocks of all shards."""
         every, (_, cluster) = np.concatenate(blocks), blocks_of(self.n_groups)
-        first = np.flatnonzero(np.diff(cluster, prepend=-1))
+        first = run_starts(cluster)
         return np.add.reduceat(every, first) if len(first) else every
 
     def losses(self, prices: FloatArray, point: IntArray) -> tuple[FloatArray, float]:
@@ -183,9 +183,7 @@ class KindProgram(KindGroups, ProgramRows):
         # So few are sooner written down.
         group, code = self.columns()
         above = self.reduced(group, code, prices)
-        least = np.full(self.n_groups, np.inf)
-        np.minimum.at(least, group, above)
-        above -= least[group]
+        above -= least_by(group, above, self.n_groups)[group]
         many = self.n_groups + size
         near = np.flatnonzero(above <= np.partition(above, many)[many]) if many < len(above) else slice(None)
         group, code = group[near], code[near]
@@ -221,9 +219,8 @@ class KindProgram(KindGroups, ProgramRows):
     @cached_property
     def _extremes(self) -> tuple[FloatArray, FloatArray]:
         """Least and most that each group's columns cost, two arrays of shape (n_groups,)."""
-        least, most = np.full(self.n_groups, np.inf), np.full(self.n_groups, -np.inf)
-        np.minimum.at(least, self.own.group, self.own.cost)
-        np.maximum.at(most, self.own.group, self.own.cost)
+        least = least_by(self.own.group, self.own.cost, self.n_groups)
+        most = largest_by(self.own.group, self.own.cost, self.n_groups, -np.inf)
         start, value = self.kinds.start, self.kinds.value
         full = np.flatnonzero(np.diff(start))
         low, high = np.full(len(start), np.inf), np.full(len(start), -np.inf)
@@ -314,7 +311,7 @@ def part_of(
     codes = np.concatenate([code, base[opened], *(p[of] for p, of in zip(points, more, strict=True))])
     order = np.lexsort((codes, groups))
     groups, codes = groups[order], codes[order]
-    new = (np.diff(groups, prepend=-1) != 0) | (np.diff(codes, prepend=-1) != 0)
+    new = run_starts(groups, codes)
     return _over(program, np.where(is_open, -1, base), groups[new], codes[new])
 
 
@@ -355,7 +352,7 @@ def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray
         lower=np.zeros(n),
         upper=np.ones(n),
         integer=np.ones(n, dtype=bool),
-        group_start=np.append(np.flatnonzero(np.diff(group, prepend=-1)), n),
+        group_start=np.append(run_starts(group), n),
         rows=program.rows,
         columns=(Block("option", n),),
         offset=float(program.costs(decided, point[decided]).sum()),

@@ -18,7 +18,7 @@ from wattsched.formulations.master import ColumnArrays, RestrictedMaster
 from wattsched.formulations.placement.data import Hostings, NodeStates, Window
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, least_by, run_starts
 
 Counts = NDArray[np.signedinteger[Any]]
 
@@ -265,8 +265,7 @@ def fixed(window: Window, outcomes: Outcomes, found: Found) -> tuple[Found, Pric
     prices = _prices(window, outcomes, known)
     reduced = prices.reduced(outcomes.cls, outcomes.hosted, outcomes.cost)
     count, worth, demand = window.classes.count, window.worth, window.demand
-    least = np.zeros(len(count))
-    np.minimum.at(least, outcomes.cls, reduced)
+    least = least_by(outcomes.cls, reduced, len(count), 0.0)
     bound = demand @ (prices.task_worth - worth) + count @ (least - prices.node_cost)
     cost = float((outcomes.cost[used] - outcomes.hosted[used] @ worth) @ times)
     room = cost - bound + _ROUNDING * max(1.0, abs(cost), float(demand @ worth))
@@ -305,8 +304,6 @@ def cheapest_of_each(cls: IntArray, key: IntArray, value: FloatArray) -> tuple[I
     """Position of the least value of every pair of class and key, and which of these pairs each entry is."""
     order = np.lexsort((value, key, cls))
     cls, key = cls[order], key[order]
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (cls[1:] != cls[:-1]) | (key[1:] != key[:-1])
-    which = np.empty(len(order), dtype=np.int64)
-    which[order] = np.cumsum(new) - 1
+    new, which = run_starts(cls, key), np.empty(len(order), dtype=np.int64)
+    which[order] = np.repeat(np.arange(len(new)), np.diff(np.append(new, len(order))))
     return order[new], which

@@ -34,7 +34,7 @@ from wattsched.formulations.sharing.decisions import columns_of
 from wattsched.formulations.sharing.heuristics import eaco
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import REDUCED_COST
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by, least_by
 
 BUCKETS = 6
 """Amounts of work that jobs of a class with the same permissions are told apart by."""
@@ -218,8 +218,7 @@ def price(data: SetPartitioning, prices: Prices) -> Priced:
         bound += float(y) * budget.capacity
     if len(patterns):
         of_pattern = of_pattern + np.add.reduceat(patterns.jobs * cheapest, patterns.start[:-1])
-    least = np.zeros(len(data.units))
-    np.minimum.at(least, patterns.unit_type, of_pattern)
+    least = least_by(patterns.unit_type, of_pattern, len(data.units), 0.0)
     waiting = np.where(kinds.may_wait, data.waiting, np.inf)
     bound += float(kinds.jobs @ np.minimum(prices.job, waiting)) + float(data.units @ (prices.unit + least))
     return Priced(bound, of_pattern, placements)
@@ -306,8 +305,7 @@ def _merged(kinds: Kinds, bucket: IntArray) -> Kinds:
     """One kind for each bucket, with the mean work and the loosest deadline in relation to it."""
     jobs = np.bincount(bucket, kinds.jobs)
     epochs = np.bincount(bucket, kinds.epochs * kinds.jobs) / jobs
-    loosest = np.zeros(len(jobs))
-    np.maximum.at(loosest, bucket, kinds.deadline_s / kinds.epochs)
+    loosest = largest_by(bucket, kinds.deadline_s / kinds.epochs, len(jobs))
     _, some = np.unique(bucket, return_index=True)
     return Kinds(
         members=tuple(() for _ in jobs),

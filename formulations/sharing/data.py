@@ -19,7 +19,7 @@ from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.sharing.instance import MeasuredSet, SharingInstance, UnitType
 from wattsched.perfmodels.co_location import SlowdownLaw, power_at
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, least_by, offsets
 
 MOST_PATTERNS = 1_000_000
 """Multisets of one unit type that are looked at; more classes need a smaller ``limits.jobs_per_set``."""
@@ -61,7 +61,7 @@ class Patterns:
     @cached_property
     def start(self) -> IntArray:
         """Slots of pattern p are ``start[p]`` to ``start[p + 1]``, shape (P + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.slots)])
+        return offsets(self.slots)
 
     @cached_property
     def pattern(self) -> IntArray:
@@ -82,9 +82,8 @@ class Patterns:
     @cached_property
     def may_wait(self) -> list[bool]:
         """List for each job if it may wait: this is allowed, and alone it could still meet its deadline."""
-        fastest_s = np.full(len(self.instance.classes), np.inf)
         alone = np.flatnonzero(self.size[self.pattern] == 1)
-        np.minimum.at(fastest_s, self.job_class[alone], self.epoch_s[alone])
+        fastest_s = least_by(self.job_class[alone], self.epoch_s[alone], len(self.instance.classes))
         rest_s = [
             self.instance.round_s + job.remaining_epochs * s
             for job, s in zip(self.instance.jobs, fastest_s[self.class_of_job], strict=True)

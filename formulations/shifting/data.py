@@ -15,7 +15,7 @@ from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by
 
 CRITERIA = ("completion_s", "carbon_g", "energy_j", "money")
 """Criteria that schedules are judged by; also the names of the budget rows and their prices."""
@@ -169,8 +169,7 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
     ]
     # Of equally fast options the one that draws least.
     fastest = np.lexsort((power_w, -rate, of_table))[start[:-1]]
-    of_kind = np.zeros(len(kinds))
-    np.maximum.at(of_kind, kind.ravel(), rate)
+    of_kind = largest_by(kind.ravel(), rate, len(kinds))
     held_rate = np.where(np.array(kind_before) == NO_KIND, rate[fastest][table], of_kind[kind_before])
     weight = np.array([job.weight for job in jobs])
     arrival_s = np.array([job.arrival_s for job in jobs])

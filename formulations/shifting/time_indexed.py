@@ -40,7 +40,7 @@ from wattsched.formulations.shifting.columns import (
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, offsets
 
 Coefficients = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Coefficients of a job: of its ends, runs and seconds used in them, by slot and option, and of work left."""
@@ -65,7 +65,7 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
         for criterion, row in zip(horizon.limited.tolist(), rows[horizon.n_cells :], strict=True):
             job.add_to(row, _costs(horizon, job.number, criterion))
     program = builder.program(
-        np.cumsum([0, *(len(columns) for columns in ends)]),
+        offsets([len(columns) for columns in ends]),
         offset=float(horizon.idle_use[minimised]) if minimised else -arrival_s,
     )
 

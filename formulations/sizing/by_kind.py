@@ -30,7 +30,7 @@ from wattsched.formulations.sizing.objectives import Objective, useful_share
 from wattsched.formulations.sizing.rooms import rooms_of
 from wattsched.formulations.sizing.sleeping import add_uses, awake_parts, nodes_awake, parts_of
 from wattsched.instances.sizing.decision import Decision
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows, offsets
 from wattsched.topology.column import NONE
 from wattsched.topology.node_allocation import NoRoomError
 
@@ -164,7 +164,7 @@ class _Round:
             **groups,
             kinds=kinds,
             own=OwnColumns.of(
-                start=np.concatenate([[0], np.cumsum(n_own)]),
+                start=offsets(n_own),
                 cost=_with_more(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
                 seconds=_with_more(np.minimum(own.drawn, horizon_s), nothing),
                 credit=_with_more(own.credit, nothing),

@@ -22,7 +22,7 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, stable_order
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets, run_starts
 from wattsched.topology.column import NONE
 
 _CELLS = 4_000_000
@@ -112,32 +112,35 @@ def _beaten_by_waiting(options: Options, criteria: FloatArray) -> BoolArray:
     return beaten
 
 
-def _runs(job: IntArray, pool: IntArray) -> IntArray:
-    """Starts of the runs of options of one job in one pool (waiting is a run of its own), with the end."""
-    n = len(job)
-    change = np.flatnonzero((np.diff(job) != 0) | (np.diff(pool) != 0)) + 1
-    return np.concatenate([[0], change, [n]]) if n else np.zeros(1, dtype=np.int64)
-
-
 def beaten_in_runs(job: IntArray, pool: IntArray, criteria: FloatArray) -> BoolArray:
     """Mask of columns that another one of the same job and pool beats, or equals and comes first."""
     if len(criteria) == 2:
         return _beaten_by_two(job, pool, *criteria)
-    return _beaten_in_run(_runs(job, pool), criteria)
+    # Waiting is a run of its own.
+    return _beaten_in_run(np.append(run_starts(job, pool), len(job)), criteria)
 
 
 def _beaten_by_two(job: IntArray, pool: IntArray, first: FloatArray, second: FloatArray) -> BoolArray:
-    """Mask of beaten columns where two criteria count: by the first, they have no less of the second."""
-    begins = np.ones(len(job), dtype=np.int64)
+    """Mask of beaten columns where two criteria count: by the second, they have no less of the first."""
+    n, begins = len(job), np.ones(len(job), dtype=bool)
     begins[1:] = (job[1:] != job[:-1]) | (pool[1:] != pool[:-1])
-    run = np.cumsum(begins)
-    order = np.lexsort((second, first))
-    order = order[stable_order(run[order])]
-    values, rank = np.unique(second, return_inverse=True)
+    run = begins.cumsum()
+    if not (begins[1:] | (second[1:] >= second[:-1])).all():
+        order = np.lexsort((second, run))
+        beaten = np.empty(n, dtype=bool)
+        beaten[order] = _beaten_by_two(run, run, first[order], second[order])
+        return beaten
+    # Of those of a run that are equal in the second, the first of the least is left.
+    starts = run_starts(run, second)
+    least = np.minimum.reduceat(first, starts) if n else first
+    hits = np.flatnonzero(first == np.repeat(least, np.diff(np.append(starts, n))))
+    left = hits[np.searchsorted(hits, starts)]
+    values, rank = np.unique(least, return_inverse=True)
     # Runs are apart, the later the lower.
-    height = rank[order] - run[order] * (len(values) + 1)
-    beaten = np.zeros(len(job), dtype=bool)
-    beaten[order[1:]] = np.minimum.accumulate(height)[:-1] <= height[1:]
+    height = rank - run[left] * (len(values) + 1)
+    beaten = np.ones(n, dtype=bool)
+    beaten[left] = False
+    beaten[left[1:]] = np.minimum.accumulate(height)[:-1] <= height[1:]
     return beaten
 
 
@@ -336,5 +339,5 @@ def choices(options: Options, objective: str, *, keep_dominated: bool = False) -
     keep = np.ones(len(options), dtype=bool) if keep_dominated else undominated(options, cost)
     index = np.flatnonzero(keep)
     counts = np.bincount(options.job[index], minlength=len(options.start) - 1)
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    start = offsets(counts)
     return Choices(options, goal, index, start, cost[index])

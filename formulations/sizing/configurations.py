@@ -15,7 +15,7 @@ from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import BOUNDS, JobColumns
 from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.instances.sizing.tenants import most_alone
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows, largest_by, least_by, offsets
 from wattsched.topology.column import Coded
 from wattsched.topology.pools import Pool
 from wattsched.topology.remembered import Last
@@ -118,32 +118,25 @@ class Configurations(RowColumns):
     @cached_property
     def best_rate(self) -> FloatArray:
         """Highest rate of each kind, 0 without rows; shape (n_kinds,)."""
-        best = np.zeros(len(self.start) - 1)
-        np.maximum.at(best, self.kind, self.rate)
-        return best
+        return largest_by(self.kind, self.rate, len(self.start) - 1)
 
     @cached_property
     def reference_rate(self) -> FloatArray:
         """Highest rate of each kind at its smallest GPU count, 1 without rows; shape (n_kinds,)."""
         n = len(self.start) - 1
-        fewest, reference = np.full(n, np.iinfo(np.int64).max), np.zeros(n)
-        np.minimum.at(fewest, self.kind, self.gpus)
-        np.maximum.at(reference, self.kind, np.where(self.gpus == fewest[self.kind], self.rate, 0.0))
+        small = self.gpus == least_by(self.kind, self.gpus, n)[self.kind]
+        reference = largest_by(self.kind[small], self.rate[small], n)
         return np.where(self.best_rate > 0, reference, 1.0)
 
     @cached_property
     def least_power_w(self) -> FloatArray:
         """Least draw of each kind, infinite without rows; shape (n_kinds,)."""
-        least = np.full(len(self.start) - 1, np.inf)
-        np.minimum.at(least, self.kind, self.power_w)
-        return least
+        return least_by(self.kind, self.power_w, len(self.start) - 1)
 
     @cached_property
     def slowest_rate(self) -> FloatArray:
         """Lowest rate of each kind, infinite without rows; shape (n_kinds,)."""
-        slowest = np.full(len(self.start) - 1, np.inf)
-        np.minimum.at(slowest, self.kind, self.rate)
-        return slowest
+        return least_by(self.kind, self.rate, len(self.start) - 1)
 
     @cached_property
     def least_energy_row(self) -> IntArray:
@@ -171,7 +164,7 @@ class Configurations(RowColumns):
     def taken(self, rows: IntArray) -> Configurations:
         """Some rows, kind by kind, in their order."""
         counts = np.bincount(self.kind[rows], minlength=len(self.start) - 1)
-        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        start = offsets(counts)
         columns: dict[str, Any] = {name: values[rows] for name, values in self.columns.items()}
         return Configurations(of_job=self.of_job, start=start, **columns)
 
@@ -186,7 +179,7 @@ class Configurations(RowColumns):
         first = self.start if rows is None else np.searchsorted(rows, self.start)
         begin = first[kinds]
         sizes = first[kinds + 1] - begin + 1
-        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        start = offsets(sizes)
         # At first the differences of successive entries.
         job, row = np.zeros(start[-1], dtype=np.int64), np.ones(start[-1], dtype=np.int64)
         job[start[1:-1]] = 1
@@ -241,7 +234,7 @@ def _configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, 
         rows = np.flatnonzero(keep)
         rows = rows[np.argsort(kind[rows], kind="stable")]
         kind, columns = kind[rows], {name: values[rows] for name, values in columns.items()}
-    start = np.concatenate([[0], np.cumsum(np.bincount(kind, minlength=n))]).astype(np.int64)
+    start = offsets(np.bincount(kind, minlength=n))
     whole = ("pool", "gpus", "block")
     stated: dict[str, Any] = {
         name: columns[name].astype(np.int64 if name in whole else float, copy=False) for name in COLUMNS

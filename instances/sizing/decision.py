@@ -13,7 +13,7 @@ from pydantic import BaseModel, Discriminator, Tag
 
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.job import Placement
-from wattsched.topology.arrays import FloatArray, IntArray, ranges
+from wattsched.topology.arrays import FloatArray, IntArray, offsets, ranges
 from wattsched.topology.column import NONE, Coded, Column, Made
 from wattsched.topology.columns import COLUMNS, ROWS, RecordColumns, form_of
 from wattsched.topology.fields import Count, GpuNumber, Name, Positive, Strict
@@ -46,7 +46,7 @@ class AssignmentColumns(RecordColumns[Assignment]):
     @cached_property
     def start(self) -> IntArray:
         """GPUs of assignment j are the entries ``start[j]`` to ``start[j + 1]``."""
-        return np.concatenate([[0], np.cumsum(self.counts("gpus"))]).astype(np.int64)
+        return offsets(self.counts("gpus"))
 
     @property
     def gpu(self) -> IntArray:
@@ -171,7 +171,7 @@ class Holdings(Made[Placement]):
             frequency_mhz=_counts(held.frequency_mhz for held in placements),
             power_limit_w=np.array([held.power_limit_w for held in placements], dtype=float),
             batch_size=_counts(held.batch_size for held in placements),
-            start=np.cumsum([0, *map(len, places)]),
+            start=offsets([*map(len, places)]),
             node=Coded.of(node for node, _ in entries),
             gpu=np.array([gpu for _, gpu in entries], dtype=np.int64),
         )
@@ -198,7 +198,7 @@ class Holdings(Made[Placement]):
         return Holdings(
             **{name: getattr(self, name)[places] for name in _NUMBERS},
             **{name: getattr(self, name).take(places) for name in _NAMES},
-            start=np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
+            start=offsets(size),
             node=self.node.take(entries),
             gpu=self.gpu[entries],
         )

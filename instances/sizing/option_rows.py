@@ -10,7 +10,7 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import OptionTable
-from wattsched.topology.arrays import FloatArray, IntArray, ranges
+from wattsched.topology.arrays import FloatArray, IntArray, offsets, ranges
 from wattsched.topology.column import NONE, Coded, Made
 from wattsched.topology.remembered import remembered
 
@@ -68,7 +68,7 @@ class OptionRows:
         listed = {name: [getattr(part, name) for part in parts] for name in NUMBERS}
         numbers = {name: np.concatenate([np.zeros(0), *columns]) for name, columns in listed.items()}
         return cls(
-            start=np.concatenate([[0], np.cumsum(np.concatenate([none, *sizes]))]).astype(np.int64),
+            start=offsets(np.concatenate([none, *sizes])),
             gpus=np.concatenate([none, *(part.gpus for part in parts)]),
             pool=Coded(np.concatenate([none, *codes]), list(number)),
             **numbers,
@@ -79,7 +79,7 @@ class OptionRows:
         size = np.append(np.diff(self.start), 0)[tables]
         rows = ranges(self.start[tables], size)
         numbers = {name: getattr(self, name)[rows] for name in NUMBERS}
-        start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+        start = offsets(size)
         return OptionRows(start, self.gpus[rows], self.pool.take(rows), **numbers)
 
     def __len__(self) -> int:

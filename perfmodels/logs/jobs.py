@@ -21,7 +21,7 @@ import numpy as np
 from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
 from wattsched.reading.clocks import TWICE, fitting
 from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, listed, number_in
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray, largest_by, least_by
 
 BUSY = 0.05
 IDLE_DRAW = 0.6
@@ -322,9 +322,9 @@ def _most_at_once(samples: Samples) -> int:
     if not len(samples) or np.isnan(samples.time_s).any():
         return len(gpus)
     # By GPU, its first and last sample; the most are busy when one of them begins.
-    begin_s, end_s = np.full(len(gpus), np.inf), np.full(len(gpus), -np.inf)
-    np.minimum.at(begin_s, of_gpu, samples.time_s)
-    np.maximum.at(end_s, of_gpu, samples.time_s + np.nan_to_num(samples.duration_s))
+    ended_s = samples.time_s + np.nan_to_num(samples.duration_s)
+    begin_s = least_by(of_gpu, samples.time_s, len(gpus))
+    end_s = largest_by(of_gpu, ended_s, len(gpus), -np.inf)
     return max(
         int(np.sum((begin_s <= moment) & ((end_s > moment) | (begin_s == moment)))) for moment in begin_s
     )

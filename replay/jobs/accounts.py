@@ -12,7 +12,7 @@ import numpy as np
 from wattsched.instances.traces.carbon import CarbonTrace, shown
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.reading.inputs import listed
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
 
@@ -143,7 +143,7 @@ class Nodes:
         self._after_s = np.inf if sleep is None else sleep.after_s
         self._asleep_w, self._wake_s = (0.0, 0.0) if sleep is None else (sleep.power_w, sleep.wake_s)
         names = [name for pool in pools for name in pool.nodes]
-        first = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
+        first = offsets([len(pool.nodes) for pool in pools])
         self._node = [pool.node_index + begin for pool, begin in zip(pools, first, strict=False)]
         base_w = {node.name: node.base_power_w for node in cluster.nodes}
         self._base_w = np.array([base_w[name] for name in names], dtype=float)

@@ -24,7 +24,7 @@ from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.report.wording import count
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike, least_by
 from wattsched.topology.buddy import Occupancy, block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LARGEST
@@ -207,8 +207,7 @@ def trace_of(
         told = told or f"runs in no pool on {count(int(requested[stuck]), 'GPU')} or fewer"
         raise ValueError(f"job '{jobs[stuck].name}' {told}")
     work = np.array([job.remaining_work for job in jobs], dtype=float)
-    slowest = np.full(len(batches), np.inf)
-    np.minimum.at(slowest, rows.kind, rows.rate)
+    slowest = least_by(rows.kind, rows.rate, len(batches))
     with np.errstate(over="ignore"):
         longest_s = work / slowest[rows.of_job]
     for late in np.flatnonzero(longest_s > LARGEST)[:1]:

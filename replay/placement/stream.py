@@ -36,7 +36,7 @@ from wattsched.perfmodels.node_power import CPU_OF_GPU, UNIFORM_CPU, NodePower, 
 from wattsched.replay.placement.curves import Curves, Recorder
 from wattsched.replay.placement.policies import policy_factory
 from wattsched.running.executors import Executor, SerialExecutor, in_order
-from wattsched.topology.arrays import IntArray
+from wattsched.topology.arrays import IntArray, offsets
 
 STEPS = 100
 """Grid points per GPU capacity."""
@@ -116,7 +116,7 @@ def run(experiment: Experiment, policy: str | Factory, seed: int) -> Curves:
     context, placer = _prepared(experiment, policy, seed)
     state, recorder = ClusterState(context.nodes), Recorder(context)
     order = experiment.arriving(seed)
-    asked_milli = np.concatenate([[0], np.cumsum(experiment.tasks.demand_milli[order])])
+    asked_milli = offsets(experiment.tasks.demand_milli[order])
     requests = requests_of(experiment.tasks)
     arriving = [requests[profile] for profile in experiment.tasks.profiles[1][order]]
     done = failed = 0

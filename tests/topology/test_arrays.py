@@ -15,7 +15,17 @@ from pydantic import TypeAdapter
 
 from wattsched.reading.inputs import LONGEST_CELL
 from wattsched.topology import arrays
-from wattsched.topology.arrays import Rows, distinct, ranges, stable_order
+from wattsched.topology.arrays import (
+    Rows,
+    alike,
+    distinct,
+    largest_by,
+    least_by,
+    offsets,
+    ranges,
+    run_starts,
+    stable_order,
+)
 from wattsched.topology.fields import LONGEST_NAME, Name, shortened
 from wattsched.topology.remembered import remembered
 
@@ -40,6 +50,38 @@ def test_all_rows_that_are_equal_are_found_and_no_others(rows, asked):
     first = {p: r for p, r in reversed(expected)}
     assert Rows(columns_of(rows)).first_equal(columns_of(asked)).tolist() == [
         first.get(p, -1) for p in range(len(asked))
+    ]
+
+
+@given(ROWS)
+def test_few_rows_are_of_the_kinds_of_many(rows):
+    rows = [row for row in rows if row[1] == row[1] and row[2] == row[2]]
+    first, kind = alike(columns_of(rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "_FEW", -1)
+        many_first, many_kind = alike(columns_of(rows))
+    assert (first.tolist(), kind.tolist()) == (many_first.tolist(), many_kind.tolist())
+
+
+@given(st.lists(st.tuples(st.integers(-1, 1), st.integers(0, 1))))
+def test_runs_begin_where_a_column_changes(pairs):
+    columns = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    expected = [i for i, pair in enumerate(pairs) if i == 0 or pair != pairs[i - 1]]
+    assert run_starts(*columns).tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-9, 9))), st.sampled_from([int, float]))
+def test_sums_and_ends_are_those_of_each_group(pairs, kind):
+    group, values = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    of_group = [[value for g, value in pairs if g == number] for number in range(4)]
+    assert least_by(group, values.astype(kind), 4).tolist() == [
+        min(own, default=math.inf) for own in of_group
+    ]
+    assert largest_by(group, values.astype(kind), 4, -99).tolist() == [
+        max(own, default=-99) for own in of_group
+    ]
+    assert offsets([len(own) for own in of_group]).tolist() == [
+        sum(map(len, of_group[:number])) for number in range(5)
     ]
 
 

@@ -16,13 +16,22 @@ from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.option_rows import rows_of_kinds
 from wattsched.perfmodels.profile import Profile, find
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows, Table
+from wattsched.topology.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Rows,
+    Table,
+    largest_by,
+    least_by,
+    ranges,
+)
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.column import NONE
 from wattsched.topology.remembered import Last
 from wattsched.verification.arithmetic import alike
 from wattsched.verification.report import ROUNDING, TOLERANCE
-from wattsched.verification.sizing.pools import Pool, block_of
+from wattsched.verification.sizing.pools import Pool
 from wattsched.verification.sizing.tenants import alone, alone_j, drawn_j, metered, weights
 
 LAST_DIGITS = 1e-12
@@ -95,11 +104,6 @@ class Configurations(Table):
         """Kind, and the settings that a decision states, in the order of `gpus.SETTINGS`."""
         return [self.kind, self.pool, self.gpus, self.frequency_mhz, self.power_limit_w, self.batch_size]
 
-    @cached_property
-    def by_setting(self) -> Rows:
-        """Rows of `stated`, to be looked up."""
-        return Rows(self.stated)
-
     def listed(self, pools: Sequence[str]) -> list[Configuration]:
         """List them one by one, with the names of their pools."""
         times = (None if math.isnan(seconds) else seconds for seconds in self.completion_s.tolist())
@@ -167,6 +171,18 @@ class JobConfigurations:
         kind = int(self.kind[j])
         return self.every.take(np.arange(*self.start[kind : kind + 2])).listed(list(self.pools))
 
+    def stated_as(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
+        """Pairs of a place in columns as of `Configurations.stated`, and a configuration that equals it."""
+        kind, every = asked[0], self.every
+        size = np.diff(self.start)[kind]
+        if size.sum() > _ALIKE * len(every):  # a table is sooner made than all are compared
+            return Rows(every.stated).equal(asked)
+        place, row = np.repeat(np.arange(len(kind)), size), ranges(self.start[kind], size)
+        for known, wanted in zip(every.stated[1:], asked[1:], strict=True):
+            same = known[row] == wanted[place]
+            place, row = place[same], row[same]
+        return place, row
+
     def in_sets(self, job: str) -> list[Configuration]:
         """Return the configurations that the job of that name may run as in sets."""
         return self._in_sets.get(job, [])
@@ -205,34 +221,18 @@ class JobConfigurations:
         return np.where(self.jobs.current.codes == NONE, 0.0, stated)
 
     @cached_property
-    def _best_rate(self) -> FloatArray:
-        """Best rate of each kind, 0 where it cannot run."""
-        best = np.zeros(len(self._first))
-        np.maximum.at(best, self.every.kind, self.every.rate)
-        return best
+    def reference_rate(self) -> FloatArray:
+        """Best rate of each job with its smallest GPU count."""
+        rows, n = self.every, len(self._first)
+        small = rows.gpus == least_by(rows.kind, rows.gpus, n)[rows.kind]
+        return np.asarray(largest_by(rows.kind[small], rows.rate[small], n)[self.kind])
 
     @cached_property
-    def _reference_rate(self) -> FloatArray:
-        """Best rate of each kind with its smallest GPU count."""
-        rows, fewest = self.every, np.full(len(self._first), np.iinfo(np.int64).max)
-        np.minimum.at(fewest, rows.kind, rows.gpus)
-        small = rows.gpus == fewest[rows.kind]
-        best = np.zeros(len(self._first))
-        np.maximum.at(best, rows.kind[small], rows.rate[small])
-        return best
-
-    def best_s(self, jobs: IntArray) -> FloatArray:
-        """Best completion of jobs from a standing start; infinite for those that cannot run."""
-        return np.asarray(self._best_s[jobs])
-
-    @cached_property
-    def _best_s(self) -> FloatArray:
+    def best_s(self) -> FloatArray:
+        """Best completion of each job from a standing start; infinite for those that cannot run."""
+        best_rate = largest_by(self.every.kind, self.every.rate, len(self._first))[self.kind]
         with np.errstate(divide="ignore", over="ignore"):
-            return np.asarray(self.jobs.numbers("remaining_work") / self._best_rate[self.kind] + self.start_s)
-
-    def reference_rates(self, jobs: IntArray) -> FloatArray:
-        """Best rates of jobs with their smallest GPU counts."""
-        return np.asarray(self._reference_rate[self.kind[jobs]])
+            return np.asarray(self.jobs.numbers("remaining_work") / best_rate + self.start_s)
 
     def least_energy_j(self, jobs: IntArray) -> FloatArray:
         """Least energy to completion of jobs from a standing start."""
@@ -368,7 +368,7 @@ def _settings(
             # A board has no limit above its own.
             most_w = max(gpu_type.max_power_w / gpu_type.power_factor, profile.power_limits.limit_w[0])
         limits = [*dict.fromkeys(min(limit_w, most_w) for limit_w in known)]
-    powers_of_two = [count for count in profile.gpu_counts if block_of(count) == count]
+    powers_of_two = [count for count in profile.gpu_counts if count & (count - 1) == 0]
     return [
         (gpus, batch, frequency, limit)
         for gpus in (powers_of_two if job.gpu_counts is None else job.gpu_counts)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Decision
-from wattsched.topology.arrays import BoolArray, IntArray, Table, distinct, ranges
+from wattsched.topology.arrays import BoolArray, IntArray, Table, alike, distinct, offsets, ranges
 from wattsched.topology.column import NONE, Coded
 from wattsched.verification.sizing.pools import Places, Pool, block_of
 
@@ -127,7 +127,7 @@ def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
         "node": Coded.of(node for one in records for node, gpus in one.nodes.items() for _ in gpus),
         **{name: np.array(values, dtype=np.int64) for name, values in counts.items()},
         "power_limit_w": np.array([one.power_limit_w for one in records], dtype=float),
-        "start": np.cumsum([0, *n_gpus]),
+        "start": offsets(n_gpus),
     }
 
 
@@ -210,8 +210,8 @@ def _later(*keys: IntArray) -> tuple[IntArray, IntArray]:
     """Return the entries whose keys all occur before, and the first entries that have them."""
     if not len(keys[0]):
         return keys[0], keys[0]
-    _, first, group = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
-    before = first[group.reshape(-1)]
+    first, group = alike(keys)
+    before = first[group]
     later = np.flatnonzero(before < np.arange(len(before)))
     return later, before[later]
 

@@ -177,7 +177,7 @@ class JobRows:
         self.timed = ~np.isnan(deadline_s)
         self.latest_s, self.surely_s = (_limits(deadline_s, part, a) for part in (late, surely))
         best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
-        rates = of.reference_rates(np.arange(len(jobs)))
+        rates = of.reference_rate
         self.terms = terms_of(of, rates, best_s, a)
         tenant = jobs.coded("tenant")
         self.tenant_gpu, self.tenant_watt, self.tenant_joule = (

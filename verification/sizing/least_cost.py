@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, IntArray, offsets
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Numbers
 from wattsched.verification.sizing.by_kind import by_kind_of
 from wattsched.verification.sizing.job_rows import GOODPUT_USE, JOULE_USE, LARGEST, SMALLEST
@@ -52,7 +52,7 @@ class Reach(NamedTuple):
         """Return the reach of the jobs of all parts."""
         starts, *values = zip(*parts, strict=True)
         lows, *_ = values
-        before = np.cumsum([0, *(len(low) for low in lows)])
+        before = offsets([len(low) for low in lows])
         moved = [start + n for start, n in zip(starts, before, strict=False)]
         return cls(np.concatenate(moved), *map(np.concatenate, values))
 

@@ -58,7 +58,7 @@ def _without(instance: Instance, names: set[str]) -> Instance:
 def _without_options(known: JobConfigurations) -> Iterator[int]:
     """Yield jobs that may wait, but can neither run nor wait in time, or run only beyond quotas of joules."""
     instance, jobs = known.instance, known.jobs
-    best_s, most_j = known.best_s(np.arange(len(jobs))), _most_j(known)
+    best_s, most_j = known.best_s, _most_j(known)
     latest_s = jobs.numbers("deadline_s") * (1 + LAST_DIGITS)
     # Who waits begins after the round, with what is best: to run at once is sooner.
     late, waits_late = best_s > latest_s, instance.round_s + best_s > latest_s
@@ -86,6 +86,8 @@ def _most_j(known: JobConfigurations) -> FloatArray:
 def _dear(known: JobConfigurations, most_j: FloatArray) -> BoolArray:
     """Mask of jobs that use more joules than their tenants have, whatever they begin anew as."""
     dear, limited = np.zeros(len(most_j), dtype=bool), np.flatnonzero(np.isfinite(most_j))
+    if not len(limited):
+        return dear
     least_j, least_w = known.least_energy_j(limited), np.full(len(known.start) - 1, np.inf)
     if known.instance.budgets.scope == "round":
         np.minimum.at(least_w, known.every.kind, known.every.power_w)

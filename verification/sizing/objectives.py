@@ -176,7 +176,7 @@ def _squared_values(weight: Numbers, size: FloatArray, arithmetic: Arithmetic) -
 def goodput_in_all(outcomes: Outcomes) -> float:
     """Goodput of a decision, summed over its jobs."""
     of, jobs, runs = outcomes.configurations, outcomes.jobs, outcomes.runs
-    speed = np.where(runs, outcomes.rate, 0.0) / of.reference_rates(jobs)
+    speed = np.where(runs, outcomes.rate, 0.0) / of.reference_rate[jobs]
     lost_s = np.where(outcomes.restarts, of.jobs.numbers("restart_s")[jobs], 0.0)
     return total(goodput_of(speed, of.weight[jobs], lost_s, of.instance.round_s).tolist())
 
@@ -194,14 +194,14 @@ def objective_of(
         Energy of nodes that are awake for jobs.
     """
     of, jobs = outcomes.configurations, outcomes.jobs
-    reference_rates = of.reference_rates(jobs)
+    reference_rate = of.reference_rate[jobs]
     chosen = Choices(
-        terms_of(of, reference_rates, of.best_s(jobs), DOUBLES),
+        terms_of(of, reference_rate, of.best_s[jobs], DOUBLES),
         job=jobs,
         runs=outcomes.runs,
         seconds=outcomes.completion_s,
         lost_s=np.where(outcomes.restarts, of.jobs.numbers("restart_s"), 0.0),
-        speed=lambda: np.where(outcomes.runs, outcomes.rate, 0.0) / reference_rates,
+        speed=lambda: np.where(outcomes.runs, outcomes.rate, 0.0) / reference_rate,
         change_cost=outcomes.change_cost,
         joules=np.asarray(joules),
     )

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray, IntArray, ranges
+from wattsched.topology.arrays import BoolArray, IntArray, offsets, ranges
 from wattsched.verification.arithmetic import Arithmetic, Numbers, alike, pareto_rows
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.job_rows import JobRows
@@ -131,7 +131,7 @@ class Options(JobRows):
             yield self.of_all
             return
         jobs = np.arange(len(self.offer)) if jobs is None else jobs
-        ends, first = np.append(0, np.cumsum(self.counts[jobs])), 0
+        ends, first = offsets(self.counts[jobs]), 0
         while first < len(jobs):
             last = max(first + 1, int(np.searchsorted(ends, ends[first] + CHUNK, side="right")) - 1)
             yield self.of(jobs[first:last])

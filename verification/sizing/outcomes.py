@@ -140,7 +140,7 @@ def outcomes_of(
     """
     jobs = jobs[said[jobs] != UNSAID]
     of, chosen, kind = configurations.jobs, said[jobs], configurations.kind[jobs]
-    best_s, row = configurations.best_s(jobs), _rows(configurations, assigned, kind, chosen)
+    best_s, row = configurations.best_s[jobs], _rows(configurations, assigned, kind, chosen)
     runs, every = chosen != WAITS, configurations.every
     # The last is that of no row, and of waiting.
     rate, power_w = (np.append(column, 0.0)[row] for column in (every.rate, every.power_w))
@@ -178,7 +178,7 @@ def _rows(
     """Return the number of the configuration that each job runs as alone, or `NO_ROW`, or `SEVERAL`."""
     every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
     asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
-    of_job, rows = every.by_setting.equal(asked)
+    of_job, rows = configurations.stated_as(asked)
     job = runs[of_job]
     row = np.full(len(kind), NO_ROW)
     row[job[::-1]] = rows[::-1]

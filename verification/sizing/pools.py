@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets, ranges
 from wattsched.topology.arrays import alike as kinds_of
 from wattsched.topology.cluster import Cluster, NodeColumns
 from wattsched.topology.column import NONE, Coded
@@ -145,7 +145,7 @@ class Places:
     @cached_property
     def _broken_before(self) -> IntArray:
         """Number of unavailable GPUs before each position of all lines; one entry more for the end."""
-        return np.append(0, np.cumsum(~self.available[self.on_lines]))
+        return offsets(~self.available[self.on_lines])
 
     def broken(self, first: IntArray, size: IntArray) -> IntArray:
         """Return the number of unavailable GPUs among `size` positions of all lines from `first` on."""

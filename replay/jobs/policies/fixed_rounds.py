@@ -44,7 +44,7 @@ from wattsched.replay.jobs.policies.requests import FreeGpus
 from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.trace import Trace
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, least_by
 
 ROUND_S = 360.0
 """Gavel's round."""
@@ -230,8 +230,7 @@ class Sia:
         pools = len(state.trace.pools) + 1
         pool = np.where(options.waiting, WAIT, state.configurations.pool[options.row])
         place = options.job * pools + pool + 1
-        least = np.full(len(state) * pools, np.iinfo(np.int64).max)
-        np.minimum.at(least, place, gpus)
+        least = least_by(place, gpus, len(state) * pools, np.iinfo(np.int64).max)
         return options.only((gpus <= MOST_GROWTH * last) | (gpus == least[place]))
 
     def _factor(self, options: RoundOptions) -> FloatArray:

@@ -28,7 +28,7 @@ import numpy as np
 from wattsched.formulations.sharing import rules
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, offsets
 
 THRESHOLD_GPU_S = 3600.0
 """One GPU hour, as in the first author's simulator of Tiresias."""
@@ -163,7 +163,7 @@ def promised(state: State, row: IntArray, job: int) -> Promise:
         order = np.argsort(ends_s, kind="stable")
         held = row[runs[order]]
         blocks = np.where(of.pool[held] == pool, of.block[held], 0)
-        free = int(trace.available[pool] - blocks.sum()) + np.append(0, np.cumsum(blocks))
+        free = int(trace.available[pool] - blocks.sum()) + offsets(blocks)
         most_w = state.room_w[under] - state.drawn_w(row)[under]
         watts = caps.use_w(of.pool[held], trace.extra_w[held])[:, under]
         free_w = np.vstack([most_w, most_w + np.cumsum(watts, axis=0)])

@@ -21,7 +21,7 @@ from wattsched.replay.jobs.trace import Trace
 from wattsched.solvers.greedy import efficient_columns
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination, relative_gap
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike, offsets
 
 QUICK, EXACT = "greedy", "auto"
 """Solver that is asked first, as it starts from last round's prices and its answer has a bound; and then."""
@@ -82,7 +82,7 @@ class RoundOptions:
     def only(self, keep: BoolArray) -> RoundOptions:
         """Keep some of the options, and those of waiting."""
         keep = keep | self.waiting
-        start = np.append(0, np.cumsum(np.add.reduceat(keep, self.start[:-1], dtype=np.int64)))
+        start = offsets(np.add.reduceat(keep, self.start[:-1], dtype=np.int64))
         names = ("job", "row", "gpus", "rate", "busy_w", "lost_s", "completion_s")
         columns: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
         return replace(self, start=start, **columns)

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
+from tests.strategies.instances import small_instances
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.report import Report
+from wattsched.verification.sizing import configurations
 from wattsched.verification.sizing.checker import check
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.objectives import OBJECTIVES
@@ -298,3 +301,17 @@ def test_reserved_blocks_are_nobody_elses() -> None:
     ]
     assert check(instance(*held), decision(*both)).faults == []
     assert check(instance(held[0], one), decision(*both)).faults != []
+
+
+@given(small_instances())
+def test_rows_are_found_one_by_one_as_in_a_table(some: Instance) -> None:
+    known = JobConfigurations(some, pools_of(some.cluster))
+    # Every row once, and the settings of each for the next kind.
+    others = [(known.every.kind + 1) % (len(known.start) - 1), *known.every.stated[1:]]
+    asked = [np.concatenate(pair) for pair in zip(known.every.stated, others, strict=True)]
+    found = []
+    for share in (0, 9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(configurations, "_ALIKE", share)
+            found.append([column.tolist() for column in known.stated_as(asked)])
+    assert found[0] == found[1]
