@@ -12,10 +12,11 @@ from typing import Any
 
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
-from wattsched.instances.gpu_names import gpu_type_named
+from wattsched.instances.gpu_names import gpu_type_named, recognised_gpu_type
 from wattsched.instances.gpu_parts import SEVERAL, boards_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
-from wattsched.report.imports import Entry, gpu_hours, overfull
+from wattsched.reading.inputs import echo
+from wattsched.report.imports import BEYOND, Entry, gpu_hours, overfull
 from wattsched.report.wording import count, duration, number
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
@@ -96,6 +97,13 @@ class Recorded:
         """Put into the table what is assumed or noted."""
         self.entries.append(Entry(treatment, what))
 
+    def tell_foreign(self, nodes: Counter[str], record: str) -> None:
+        """Point at nodes that the cluster lacks, each with the number of records on it, if there are any."""
+        told = [f"{echo(name)} of {count(n, record)}" for name, n in nodes.most_common(4)]
+        told += [f"{len(nodes) - 4:,} others"] if len(nodes) > 4 else []
+        if told:
+            self.tell("doubtful", f"on nodes that no file tells, and the cluster lacks: {', '.join(told)}")
+
     def note_gaps(self, running: Iterable[str], how: str = "what they have run is all of it") -> None:
         """Say how many jobs still run, in such states, and of how many the GPU type is not clear."""
         states = [state for state in running if state in self.ended]
@@ -126,9 +134,17 @@ class Recorded:
             rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
         rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]
         rows += sorted(self.entries, key=lambda one: (one.treatment == "doubtful", one.treatment))
+        if hot := [job for job in measured if (job.power_w or 0.0) > BEYOND * _most_w(job)]:
+            rows.append(Entry.of("doubtful", "measured energy means more watts than their boards draw", hot))
         if self.cluster is not None:
             rows += overfull(self.jobs, self.cluster, datetime.fromtimestamp(0, UTC), self._nodes)
         return rows
+
+
+def _most_w(job: TraceJob) -> float:
+    """Watts that a job's GPUs can draw at most; infinite where their type does not tell it."""
+    kind = recognised_gpu_type(job.gpu_type or "")
+    return math.inf if kind is None or kind.max_power_w is None else job.gpus * kind.max_power_w
 
 
 def _size_told(machines: Sequence[Machine]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from wattsched.environment.interrupts import interrupted
-from wattsched.reading.inputs import echo
+from wattsched.reading.inputs import echo, names_file
 from wattsched.report.wording import printable
 
 CHECK_FAILED = 1
@@ -196,10 +196,11 @@ def option_names() -> dict[str, str]:
 
 def _from(source: str, message: str) -> str:
     """Message with its file once, as `source` names it; the message may begin with the file's bare name."""
-    if source in message:
+    if names_file(message, source):
         return message
     name = os.path.basename(source)
-    return source + message.removeprefix(name) if message.startswith(name) else f"{source}: {message}"
+    begins = re.match(rf"{re.escape(name)}[:, ]", message)
+    return source + message.removeprefix(name) if begins else f"{source}: {message}"
 
 
 def _message(error: ValueError) -> str:

@@ -146,6 +146,22 @@ def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:
     return {model: max(ceil(share[model]), least[model]) for model in share}
 
 
+AS_ONE_TYPE = "slices of several types to slices of one, with their share of boards in all"
+
+
+def as_one_type(kinds: Mapping[str, int]) -> dict[str, int]:
+    """Number of GPUs by type, where slices of several types of a board are as many of one of these types.
+
+    That is the smallest, of which they have at least the same share in all.
+    """
+    parts = {kind: part_named(kind) for kind in kinds}
+    if len({part.model for part in parts.values()}) != 1 or not any(part.kind for part in parts.values()):
+        return dict(kinds)
+    least = min(parts, key=lambda kind: parts[kind].share)
+    share = sum(number * parts[kind].share for kind, number in kinds.items())
+    return {least: ceil(share / parts[least].share)}
+
+
 def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> float:
     """Idle watts of a node's boards that are in none of its parts; `kinds` are its GPUs by type.
 

@@ -141,7 +141,9 @@ def fit_profile(
             raise ValueError(f"{name}: must be at least {least}, got {value}")
     if samples_per_epoch is not None and not 0 < samples_per_epoch < np.inf:
         raise ValueError(f"samples_per_epoch: must be above 0 and finite, got {samples_per_epoch}")
-    m, runs, notes, read_from = _read(measurements, jobs, gpus_per_node, where, samples_per_epoch, time_zone)
+    m, runs, notes, read_from = _read(
+        measurements, jobs, gpus_per_node, where, samples_per_epoch, time_zone, gpu_type
+    )
     if m.frequency_mhz is not None and np.ptp(m.frequency_mhz) == 0:
         m = replace(m, frequency_mhz=None)  # one clock says nothing about the others
     if m.frequency_mhz is not None and m.power_limit_w is not None:
@@ -208,6 +210,7 @@ def _read(
     where: Mapping[str, str] | None,
     samples_per_epoch: float | None,
     time_zone: tzinfo | None,
+    gpu_type: str,
 ) -> tuple[Measurements, tuple[LoggedRun, ...], tuple[str, ...], str]:
     """Read measurements; return them, of logs the runs and notes of what was left out, and their source."""
     if isinstance(measurements, Measurements):
@@ -218,7 +221,9 @@ def _read(
     if not files:
         raise ValueError("measurements: name one file at least")
     if jobs is not None:
-        m, found = read_logged(files, jobs, gpus_per_node=gpus_per_node, where=where, time_zone=time_zone)
+        m, found = read_logged(
+            files, jobs, gpus_per_node=gpus_per_node, where=where, time_zone=time_zone, gpu_type=gpu_type
+        )
         return m, found.runs, found.notes, _source(*files, jobs)
     if time_zone is not None:
         raise ValueError("`time_zone` is of the times in logs: give `jobs`, the table of their jobs, too")

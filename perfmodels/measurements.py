@@ -142,6 +142,7 @@ def read_logged(
     gpus_per_node: int = 8,
     where: Mapping[str, str] | None = None,
     time_zone: tzinfo | None = None,
+    gpu_type: str = "",
 ) -> tuple[Measurements, LoggedJobs]:
     """Read logs of GPUs, of nvidia-smi, DCGM, Prometheus or Zeus, and the table of the jobs that ran.
 
@@ -161,6 +162,8 @@ def read_logged(
         As for `read_measurements`.
     time_zone : tzinfo, optional
         Of times that are told without a zone. Without it, such times are compared with each other alone.
+    gpu_type : str, optional
+        What the GPUs of the logs should be; names of others are pointed at.
 
     Returns
     -------
@@ -169,7 +172,7 @@ def read_logged(
         What each job did, and what was left out.
     """
     samples = Samples.joined([read_log(log, time_zone) for log in logs])
-    found = completed(_chosen(jobs, where), samples, str(jobs), time_zone)
+    found = completed(_chosen(jobs, where), samples, str(jobs), time_zone, gpu_type)
     header = list(dict.fromkeys(name for _, row in found.rows for name in row))
     cells = [(line, {name: row.get(name, "") for name in header}) for line, row in found.rows]
     return _measured(jobs, cells, gpus_per_node, None, found.notes), found

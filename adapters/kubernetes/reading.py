@@ -174,7 +174,14 @@ class KubePod:
 
     def gpus_on(self, node: KubeNode) -> int:
         """GPUs that it asks for and that a node has."""
-        return sum(number for name, number in self.resources.items() if name in node.resources)
+        return sum(self.kinds_on(node).values())
+
+    def kinds_on(self, node: KubeNode) -> dict[str, int]:
+        """GPUs that it asks for and that a node has, by product."""
+        kinds = Counter[str]()
+        for name in self.resources.keys() & node.resources.keys():
+            kinds[node.resources[name]] += self.resources[name]
+        return kinds
 
 
 @dataclass(frozen=True)

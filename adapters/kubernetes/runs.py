@@ -12,6 +12,7 @@ from pydantic import Field
 from wattsched.adapters.kubernetes.objects import Condition, Metadata, Moment, Several
 from wattsched.adapters.kubernetes.reading import GANG
 from wattsched.adapters.parts import Part
+from wattsched.instances.gpu_parts import part_named
 from wattsched.reading.inputs import listed
 
 POD_GROUP = "kueue.x-k8s.io/pod-group-name"
@@ -123,9 +124,11 @@ def _joined(runs: list[Run]) -> list[Run]:
     gpu_s = sum(run.gpus * (run.end_s - run.start_s) for run in runs)
     # Seconds in which all of them hold their GPUs.
     all_s = min(run.end_s for run in runs) - max(run.start_s for run in runs)
-    if gpus * all_s < GANG_PART * gpu_s:
+    types = {run.gpu_type for run in runs}
+    # GPUs of several types count together, slices do not.
+    if gpus * all_s < GANG_PART * gpu_s or (len(types) > 1 and any(part_named(one).kind for one in types)):
         return runs
-    states, types = {run.state for run in runs}, {run.gpu_type for run in runs}
+    states = {run.state for run in runs}
     return [
         replace(
             runs[0],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from wattsched.adapters.kubernetes.workloads import FINISHED, Workload, pods_of,
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
+from wattsched.instances.gpu_parts import AS_ONE_TYPE, as_one_type
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.job_lists import LONGEST_S
 from wattsched.reading.inputs import echo
@@ -240,7 +242,8 @@ def _of_pods(
 
     `limits` are the longest times of Jobs, in s; `words` tell pods of workloads, see `Owned.words`.
     """
-    parts = 0
+    parts = converted = 0
+    foreign = Counter[str]()
     for document, seen_s in documents:
         pod, status = read_pod(document), validated(_Status, document)
         labels, node = pod.labels, nodes.get(pod.node)
@@ -248,7 +251,10 @@ def _of_pods(
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
         start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
-        gpus = pod.gpus_on(node) if node else pod.gpus
+        kinds = pod.kinds_on(node) if node else {"": pod.gpus}
+        of_one = as_one_type(kinds)
+        gpus, converted = sum(of_one.values()), converted + (of_one != kinds)
+        foreign[pod.node] += bool(nodes and gpus and pod.node and node is None)
         parts += bool(gpus) and any(one.startswith(PARTS) for one in pod.others)
         yield Run(
             group=f"{pod.namespace}/{group or pod.name}",
@@ -261,10 +267,13 @@ def _of_pods(
             limit_s=min(pod.limit_s, limits.get((pod.namespace, job), inf)),
             seen_s=seen_s,
             gpus=gpus,
-            gpu_type=_product(pod.resources, node) if node else "",
+            gpu_type=next(iter(of_one)) if len(of_one) == 1 else "",
             job=(pod.namespace, job),
             excluded=_counted_as(status.metadata, words) if gpus else unread_devices(pod.others),
         )
+    found.tell_foreign(+foreign, "pod")
+    if converted:
+        found.tell("converted", f"{AS_ONE_TYPE}: {count(converted, 'pod')}")
     if parts:
         of = f"{count(parts, 'pod')} with parts of GPUs ({', '.join(PARTS)})"
         found.tell("doubtful", f"{of}: each counts as a whole one")
@@ -276,12 +285,6 @@ def _counted_as(metadata: Owned, workloads: Set[Name]) -> str:
         return "pods of workloads, which are counted instead"
     kueue = workloads and any(label.startswith(KUEUE) for label in metadata.labels)
     return "pods with labels of Kueue, but of no workload that is given" if kueue else ""
-
-
-def _product(resources: Iterable[str], node: KubeNode) -> str:
-    """Product that a node has as the one resource that is asked for; empty where that is not clear."""
-    found = {node.resources[name] for name in resources if name in node.resources}
-    return found.pop() if len(found) == 1 else ""
 
 
 def _end_s(pod: KubePod, status: _Status, start_s: float) -> float:

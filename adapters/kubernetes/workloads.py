@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
@@ -17,6 +18,7 @@ from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Recorded
 from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import common_name
+from wattsched.instances.gpu_parts import AS_ONE_TYPE, as_one_type
 from wattsched.report.wording import count
 
 FINISHED = ("Finished", "True")
@@ -68,7 +70,7 @@ def runs_of_workloads(
     `documents` have when each was seen last, in seconds since 1970; `limits` are those of Jobs, in s. Waits
     are without that time.
     """
-    reclaimed = evicted = 0
+    reclaimed = evicted = converted = 0
     for document, seen_s in documents:
         row = validated(Workload, document)
         run = _last_run(row, nodes, limits, seen_s)
@@ -77,9 +79,12 @@ def runs_of_workloads(
             found.leave_out("before an eviction", run.gpus, row.past_s or 0.0, run.gpu_type)
             evicted += run.start_s < inf and row.past_s is None
         reclaimed += bool(row.reclaimable)
+        converted += as_one_type(asked := _asked(row)) != asked
         yield replace(run, created_s=min(run.created_s + (row.past_s or 0.0), run.start_s))
     if evicted:
         found.tell("assumed", f"waits of {count(evicted, 'evicted workload')} have the earlier runs in them")
+    if converted:
+        found.tell("converted", f"{AS_ONE_TYPE}: {count(converted, 'workload')}")
     if reclaimed:
         told = "pods that have ended count as long as the others"
         found.tell("assumed", f"of {count(reclaimed, 'workload')}, {told}")
@@ -91,14 +96,24 @@ def _since(row: Workload, kind: str, status: str | None = "True") -> float:
     return next((moment_s for moment_s in held if moment_s is not None), inf)
 
 
+def _asked(row: Workload) -> dict[str, int]:
+    """GPUs of a workload by the resource that it asks for."""
+    asked = Counter[str]()
+    for pod, number in pods_of(row):
+        asked.update({name: number * each for name, each in pod.resources.items() if number})
+    return asked
+
+
 def _last_run(
     row: Workload, nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], seen_s: float
 ) -> Run:
     """A workload since it was admitted last, with the pods that were admitted."""
     pods = pods_of(row)
-    asked = {name for pod, number in pods if number for name in pod.resources}
-    products = {node.resources[name] for node in nodes.values() for name in asked & node.resources.keys()}
-    flavors = {one.flavors[name] for one in row.assigned for name in asked & one.flavors.keys()}
+    asked = as_one_type(_asked(row))
+    products = {
+        node.resources[name] for node in nodes.values() for name in asked.keys() & node.resources.keys()
+    }
+    flavors = {one.flavors[name] for one in row.assigned for name in asked.keys() & one.flavors.keys()}
     named = {common_name(flavor) for flavor in flavors}
     kinds = {kind for kind in products if named == {common_name(kind)}} or products
     of_owners_s = [limits.get((row.metadata.namespace, one.name), inf) for one in row.metadata.owners]
@@ -114,7 +129,7 @@ def _last_run(
         end_s=_since(row, "Finished"),
         limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods), *of_owners_s]),
         seen_s=seen_s,
-        gpus=(gpus := sum(number * pod.gpus for pod, number in pods)),
+        gpus=(gpus := sum(asked.values())),
         gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
         excluded="" if gpus else unread_devices(others),
     )

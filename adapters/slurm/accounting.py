@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
@@ -19,6 +19,7 @@ from wattsched.adapters.slurm.documents import (
     names_in,
 )
 from wattsched.instances.errors import MOST_FAULTS, InputError
+from wattsched.instances.gpu_parts import AS_ONE_TYPE, as_one_type
 from wattsched.reading.clocks import LOCAL, ZONED, clock_s, fitting, moment_s, moments_s
 from wattsched.reading.inputs import Cells, Row, echo, listed
 
@@ -68,8 +69,14 @@ class Accounted:
         Of its GPUs, as far as Slurm tells.
     energy_j : float, optional
         Of its nodes or GPUs, whatever the site's sensors measure.
+    steps : dict of str to Step
+        Those that have energy, where the job has none of its own.
     partly_measured : bool
         True if only steps have energy, and not of all its nodes and time.
+    requested, converted : bool
+        True if its GPUs are those that it asked for; if they stand for slices of several types.
+    restarts : int, optional
+        How often it was requeued or restarted before.
     time_limit_s : float, optional
         None where it had no limit of its own.
     other_gres : tuple of str
@@ -96,7 +103,11 @@ class Accounted:
     end_s: float | None = None
     suspended_s: float | None = None
     cluster: str = ""
+    steps: Mapping[str, Step] = field(default_factory=dict, compare=False)
     partly_measured: bool = field(default=False, compare=False)
+    requested: bool = field(default=False, compare=False)
+    converted: bool = field(default=False, compare=False)
+    restarts: int | None = field(default=None, compare=False)
     local: bool = field(default=False, compare=False)
     ambiguous: bool = field(default=False, compare=False)
     eligible_told: bool = field(default=True, compare=False)
@@ -108,8 +119,13 @@ class Accounted:
         return max(told_s, (self.end_s or 0.0) - (self.start_s or inf))
 
     @property
-    def remark(self) -> tuple[str, str] | None:
-        """Treatment of its times by the import, and why, unless they fit to a second."""
+    def last_s(self) -> float:
+        """When it ended, or until when it is known to have run; 0 where it never started."""
+        return 0.0 if self.start_s is None else self.start_s + self.held_s
+
+    @property
+    def remarks(self) -> list[tuple[str, str]]:
+        """Treatments of its times and GPUs by the import, and why, unless they fit to a second."""
         lasted_s = self.end_s - (self.start_s or 0.0) if self.end_s else self.held_s
         rest_s = lasted_s - self.elapsed_s - (self.suspended_s or 0.0)
         misfit = not -1 <= rest_s <= (inf if self.suspended_s is None else 1)
@@ -118,8 +134,10 @@ class Accounted:
             ("doubtful", "Elapsed is not the time from Start to End; is --time-zone right?"): misfit,
             ("assumed", "suspended for a time: GPUs are held until the end"): self.held_s > self.elapsed_s,
             ("assumed", "Eligible is not told: waits count from Submit"): not self.eligible_told,
+            ("assumed", "GPUs are those requested, as allocated ones are not told"): self.requested,
+            ("converted", AS_ONE_TYPE): self.converted,
         }
-        return next((remark for remark, holds in remarks.items() if holds), None)
+        return [remark for remark, holds in remarks.items() if holds]
 
     @property
     def tasks(self) -> int:
@@ -141,7 +159,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
     allocated, requested = _tres_text(row.allocated), _tres_text(row.requested)
     part, tres = ("allocated", allocated) if row.allocated else ("requested", requested)
     try:
-        gpus, kinds = _count_gpus(tres)
+        gpus, kinds, converted = _count_gpus(tres)
     except ValueError as error:
         raise InputError([f"{place}.tres.{part}: {error}"], JSON) from None
     id = str(row.job_id)
@@ -169,12 +187,13 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(tres))),
         end_s=row.end or None,
         suspended_s=row.suspended,
+        requested=not row.allocated,
+        converted=converted,
+        restarts=row.restarts,
     )
-    steps = [
-        Step(step.energy_j or 0.0, frozenset(step.nodes), step.start or 0.0, step.elapsed or 0.0)
-        for step in row.steps
-    ]
-    return _measured(job, _energy_in(allocated), steps)
+    steps = (Step(s.energy_j or 0.0, frozenset(s.nodes), s.start or 0.0, s.elapsed or 0.0) for s in row.steps)
+    names = (str(one.id or n) for n, one in enumerate(row.steps))
+    return _measured(job, _energy_in(allocated), dict(zip(names, steps, strict=True)))
 
 
 def _tres_text(entries: Iterable[TresRow]) -> str:
@@ -183,8 +202,8 @@ def _tres_text(entries: Iterable[TresRow]) -> str:
     return ",".join(f"{name}={min(UNKNOWN) if count is None else count:.16g}" for name, count in named)
 
 
-def _count_gpus(tres: str) -> tuple[int | None, frozenset[str]]:
-    """Return the number of GPUs in a TRES text, and their types; an entry without a type is the total."""
+def _count_gpus(tres: str) -> tuple[int | None, frozenset[str], bool]:
+    """Return the GPUs in a TRES text, by an entry without type or all, their types, and if as of one type."""
     if tres.endswith("+"):
         raise ValueError(f"{echo(tres)} is cut off; sacct --parsable2 prints all of it")
     counts, unknown = dict[str, int](), not tres
@@ -196,7 +215,9 @@ def _count_gpus(tres: str) -> tuple[int | None, frozenset[str]]:
         counts |= {} if known in UNKNOWN else {kind: known}
     typed = {kind: count for kind, count in counts.items() if kind and count}
     total = counts.get("", None if unknown and not typed else sum(typed.values()))
-    return total, frozenset(typed)
+    if total != sum(typed.values()) or (of_one := as_one_type(typed)) == typed:
+        return total, frozenset(typed), False
+    return sum(of_one.values()), frozenset(of_one), True
 
 
 def _energy_in(tres: str) -> float | None:
@@ -217,6 +238,12 @@ class Step(NamedTuple):
         """Seconds of all its nodes."""
         return len(self.nodes) * self.elapsed_s
 
+    def with_part(self, other: Step) -> Step:
+        """Join two parts of a step, each with the energy of the whole."""
+        start_s = min(self.start_s, other.start_s)
+        end_s = max(one.start_s + one.elapsed_s for one in (self, other))
+        return Step(max(self.energy_j, other.energy_j), self.nodes | other.nodes, start_s, end_s - start_s)
+
     def of(self, job: Accounted) -> Step:
         """Return the step with its job's nodes, start and seconds where it does not tell its own."""
         nodes = self.nodes or frozenset(job.nodes or [""])
@@ -233,7 +260,7 @@ COVERED = (0.9, 1.1)
 """Parts of a job's nodes and time that its steps' energy may be of, to stand for the job's."""
 
 
-def _measured(job: Accounted, own_j: float | None, steps: Iterable[Step]) -> Accounted:
+def _measured(job: Accounted, own_j: float | None, steps: Mapping[str, Step]) -> Accounted:
     """Return a job with its own joules, or those of steps that do not overlap and cover its nodes and time.
 
     A step's sensors count all that is drawn on its nodes; of steps that overlap, as the batch script and what
@@ -242,16 +269,36 @@ def _measured(job: Accounted, own_j: float | None, steps: Iterable[Step]) -> Acc
     if own_j and own_j > 0:
         return replace(job, energy_j=own_j)
     kept = list[Step]()
-    told = [step.of(job) for step in steps if step.energy_j > 0]
-    for step in sorted(told, key=lambda step: (step.node_s, step.energy_j), reverse=True):
+    told = {name: step.of(job) for name, step in steps.items() if step.energy_j > 0}
+    for step in sorted(told.values(), key=lambda step: (step.node_s, step.energy_j), reverse=True):
         if not any(step.overlaps(other) for other in kept):
             kept.append(step)
     node_s, energy_j = sum(step.node_s for step in kept), sum(step.energy_j for step in kept)
     whole_s = max(1, len(job.nodes)) * (job.held_s or 1.0)  # Slurm tells whole seconds
     least, most = COVERED
-    if not least * whole_s <= node_s <= most * whole_s:
-        return replace(job, partly_measured=bool(kept))
-    return replace(job, energy_j=energy_j * whole_s / node_s if node_s else None)
+    covered = least * whole_s <= node_s <= most * whole_s
+    whole_j = energy_j * whole_s / node_s if covered else None
+    return replace(job, energy_j=whole_j, steps=told, partly_measured=bool(kept) and not covered)
+
+
+def as_one_run(first: Accounted, one: Accounted) -> Accounted:
+    """Join two parts of a run that touch or overlap, the later one second: Slurm's energy is of the whole."""
+    common_s = max(0.0, min(first.last_s, one.last_s) - (one.start_s or 0.0))
+    last = max(first, one, key=lambda part: part.last_s)
+    energies_j = [part.energy_j for part in (first, one) if part.energy_j]
+    known = last.energy_j or first.state == one.state  # of one that still ran it is not of the whole
+    joined = replace(
+        last,
+        start_s=first.start_s,
+        end_s=last.last_s,
+        elapsed_s=max(first.elapsed_s, one.elapsed_s, first.elapsed_s + one.elapsed_s - common_s),
+        suspended_s=None,
+        energy_j=max(energies_j, default=None) if known else None,
+    )
+    if not (first.steps and one.steps):
+        return joined
+    parts = {name: step.with_part(first.steps.get(name, step)) for name, step in one.steps.items()}
+    return _measured(joined, None, {**first.steps, **parts})
 
 
 def amount(text: str) -> float | None:
@@ -266,18 +313,18 @@ def amount(text: str) -> float | None:
 def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
     """Jobs of a table, with their energy or that of their steps, which follow them."""
     faults: list[str] = []
-    found: list[tuple[Accounted, float | None, list[Step]]] = []
-    steps, joules = dict[str, list[Step]](), _in_cell(amount)
+    found: list[tuple[Accounted, float | None, dict[str, Step]]] = []
+    steps, joules = dict[str, dict[str, Step]](), _in_cell(amount)
     for row in _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", Row.text, "").partition(".")
         own_j = read.optional("ConsumedEnergyRaw", joules) or read.optional("ConsumedEnergy", joules)
         if not step:
-            steps[id] = []
+            steps[id] = {}
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
             found.append((_of_row(read, id, zone), own_j, steps[id]))
         elif id in steps and own_j:
-            steps[id].append(_step_of(read, own_j, zone))
+            steps[id][step] = _step_of(read, own_j, zone)
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
@@ -336,7 +383,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     limit_min = read.optional("TimelimitRaw", Row.number)
     limit_s = 60 * limit_min if limit_min else read.optional("Timelimit", _elapsed_s)
     column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
-    gpus, kinds = read.optional(column, _in_cell(_count_gpus)) or (None, frozenset())
+    gpus, kinds, converted = read.optional(column, _in_cell(_count_gpus)) or (None, frozenset(), False)
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
@@ -357,6 +404,9 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         suspended_s=suspended_s,
         local=any(form == LOCAL for _, form in told.values()),
         ambiguous=ambiguous,
+        requested=column == "ReqTRES",
+        converted=converted,
+        restarts=None if (restarts := read.optional("Restarts", Row.number)) is None else int(restarts),
         eligible_told="Eligible" in told or not start_s,
     )
 

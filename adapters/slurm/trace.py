@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
+from itertools import pairwise
 from math import inf
 from typing import Literal
 
 import numpy as np
 
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
-from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
+from wattsched.adapters.slurm.accounting import FIELDS, Accounted, as_one_run, read_accounting
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.errors import InputError
@@ -177,7 +178,9 @@ def recorded(
     if zone is None and any(job.local for job in jobs):
         own = datetime.now().astimezone().tzname()
         found.tell("assumed", f"times without a zone are this machine's, {own}; --time-zone names another")
-    _take(found, _latest(jobs), nodes, energy_of)
+    runs = _latest(jobs)
+    found.entries += _doubts(runs)
+    _take(found, runs, nodes, energy_of)
     return found
 
 
@@ -205,15 +208,16 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
         runs[one.id, start_s] = _filled(one, runs.get((one.id, start_s), one))
         last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
     _join_readings(runs)
-    _join_parts(runs)
     # What waited has started since, unless it was requeued after its last start.
-    found = [one for (id, s), one in runs.items() if s is not None or one.eligible_s > last_s[id]]
+    waiting = [one for (id, s), one in runs.items() if s is None and one.eligible_s > last_s[id]]
+    found = [*waiting, *_whole([one for (_, s), one in runs.items() if s is not None])]
     return sorted(found, key=lambda one: one.start_s or one.eligible_s)
 
 
 def _filled(one: Accounted, before: Accounted) -> Accounted:
     """Return a record with what only an earlier one of the same run tells, as exports have other columns."""
-    names = ["user", "account", "nodes", "energy_j", "time_limit_s"]
+    names = ["user", "account", "nodes", "time_limit_s", "restarts"]
+    names += [] if one.energy_j or one.start_s != before.start_s else ["energy_j", "steps", "partly_measured"]
     names += [] if one.eligible_told else ["eligible_s", "eligible_told"]
     lacking = [name for name in names if not getattr(one, name) or name == "eligible_s"]
     return replace(one, **{name: getattr(before, name) for name in lacking})
@@ -231,34 +235,48 @@ def _join_readings(runs: dict[tuple[str, float | None], Accounted]) -> None:
                 break
 
 
-def _join_parts(runs: dict[tuple[str, float | None], Accounted]) -> None:
-    """Join the parts of a run that exports of adjacent times have cut (``sacct --truncate``).
+def _whole(runs: Iterable[Accounted]) -> list[Accounted]:
+    """Join the parts of runs that exports have cut (``sacct --truncate``), of adjacent times or overlapping.
 
-    `runs` are by the job's name and the start of the run in seconds since 1970, None while it waits.
-    The first part ends when the other begins, both were submitted at once, and what is requeued is not.
+    They touch or overlap, hold as many GPUs, and were submitted at once; what is requeued is not.
     """
-    ends: dict[tuple[str, float | None], tuple[str, float | None]] = {}
-    ends |= {(one.id, one.end_s): run for run, one in runs.items() if one.end_s}
-    for run in sorted(runs, key=lambda run: run[1] or inf, reverse=True):
-        one, begin = runs[run], ends.get(run)
-        first = None if begin is None else runs[begin]
-        if first is None or first is one or first.eligible_s != one.eligible_s or first.state != one.state:
-            continue
-        energies = (first.energy_j, one.energy_j)
-        runs[first.id, first.start_s] = replace(
-            one,
-            start_s=first.start_s,
-            elapsed_s=first.elapsed_s + one.elapsed_s,
-            energy_j=None if None in energies else sum(filter(None, energies)),
+    found = list[Accounted]()
+    for one in sorted(runs, key=lambda one: (one.id, one.start_s or 0.0)):
+        if found and _of_one_run(found[-1], one) and (one.start_s or 0.0) <= found[-1].last_s:
+            found[-1] = as_one_run(found[-1], _filled(one, found[-1]))
+        else:
+            found.append(one)
+    return found
+
+
+def _of_one_run(first: Accounted, one: Accounted) -> bool:
+    """True if two records may be of one run: its state has changed at most from one in which it runs."""
+    alike = [(job.id, job.eligible_s, job.gpus) for job in (first, one)]
+    return alike[0] == alike[1] and (first.state == one.state or bool(STILL_RUN & {first.state, one.state}))
+
+
+def _doubts(runs: Iterable[Accounted]) -> list[Entry]:
+    """Point at runs of one job that cannot all be, and at runs that are missing."""
+    of_job, told = defaultdict[str, list[Accounted]](list), Counter[str]()
+    for one in runs:
+        of_job[one.id] += [one] if one.start_s is not None else []
+    for some in filter(None, of_job.values()):
+        gaps = [(one.state, (other.start_s or 0.0) - one.last_s) for one, other in pairwise(some)]
+        told["runs overlap: do files tell times of several zones or clusters?"] += any(
+            s < -1 for _, s in gaps
         )
-        del runs[run]
+        on = any(state in STILL_RUN for state, _ in gaps)
+        told["a run of it is told to go on, and a later one: is a file between them missing?"] += on
+        missing = max(one.restarts or 0 for one in some) >= len(some)
+        told["earlier runs are missing; sacct --duplicates prints them"] += missing
+    return [Entry("doubtful", what, jobs) for what, jobs in told.items() if jobs]
 
 
 def _take(
     found: Recorded, jobs: Sequence[Accounted], nodes: Mapping[str, SlurmNode], energy_of: EnergyOf
 ) -> None:
     """Put jobs into the trace, or count why not."""
-    strange, others, unused, ambiguous = Counter[str](), Counter[str](), Counter[str](), 0
+    strange, others, unused, foreign, ambiguous = *(Counter[str]() for _ in range(4)), 0
     types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
     server_w, idle_w = defaultdict[str, float](float), defaultdict[str, float](float)
     for one in machines:  # of which several stand for a node with several types
@@ -278,9 +296,11 @@ def _take(
             found.leave_out(f"on slices {echo(cut[0])}, which no node has", job.gpus or 0, job.held_s, cut[0])
             continue
         strange.update(absent)
+        if nodes and sum(nodes[name].gpus for name in job.nodes if name in nodes) < (job.gpus or 0):
+            foreign.update(set(job.nodes) - nodes.keys())
         ambiguous += job.ambiguous
         power_w = None
-        if job.partly_measured:
+        if job.partly_measured and job.energy_j is None:
             unused["is of steps that do not cover its nodes and time"] += 1
         if job.energy_j is not None:
             names = [shortened(name) for name in job.nodes]
@@ -306,8 +326,8 @@ def _take(
             (job.start_s or job.eligible_s) - job.eligible_s,
             job.nodes,
         )
-        if job.remark:
-            told[job.remark].append(found.jobs[-1])
+        for remark in job.remarks:
+            told[remark].append(found.jobs[-1])
     found.entries += [Entry.of(*alike, those) for alike, those in told.items()]
     if not found.jobs:
         text = "sacct tells of no job; without --starttime it tells of today's alone"
@@ -316,6 +336,7 @@ def _take(
     if strange:
         text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
         found.tell("noted", f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
+    found.tell_foreign(foreign, "job")
     if others:
         text = ", ".join(f"{echo(name)} of {count(n, 'job')}" for name, n in others.most_common(4))
         found.tell("noted", f"not counted as GPUs: {text}")

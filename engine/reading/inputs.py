@@ -74,7 +74,13 @@ def naming(file: str | Path) -> Iterator[None]:
         yield
     except ValueError as error:
         told = echo(error, "", LONGEST_LINE)
-        raise ValueError(told if str(file) in told else f"{file}: {told}") from None
+        raise ValueError(told if names_file(told, str(file)) else f"{file}: {told}") from None
+
+
+def names_file(message: str, file: str) -> bool:
+    """True if a message names a file: at its beginning or, unless the name is a mere word, anywhere."""
+    begins = message.startswith(tuple(f"{file}{end}" for end in ":, "))
+    return begins or (not file.isalnum() and file in message)
 
 
 class TooLargeError(ValueError):

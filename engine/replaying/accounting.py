@@ -13,14 +13,13 @@ from wattsched.instances.traces.carbon import utc_time
 from wattsched.replay.jobs.accounts import PerKwh
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.trace import Trace
+from wattsched.report.imports import BEYOND
 from wattsched.report.saved import IDLE, NOBODY, Group, Recorded
 from wattsched.report.wording import count, energy, percent
 from wattsched.topology.arrays import FloatArray
 
 By = Literal["account", "month"]
 
-BEYOND = 1.1
-"""Factor by which watts may be below the idle draw of a job's GPUs, or above the most that they can draw."""
 FAR = 2.0
 """Factor between the energy of the baseline and of the record from which on it is pointed at."""
 

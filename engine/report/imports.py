@@ -21,6 +21,8 @@ from wattsched.topology.fields import shortened
 
 Held = list[tuple[int, int]]
 """Jobs by number, and GPUs that each holds."""
+BEYOND = 1.1
+"""Factor by which watts may be below the idle draw of a job's GPUs, or above the most that they can draw."""
 
 
 @dataclass(frozen=True)

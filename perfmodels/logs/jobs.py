@@ -10,6 +10,7 @@ time: a sample stands until the next one of its GPU, but no longer than `LONGEST
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ SAME_CLOCK, LOCKED = 0.01, 0.9
 """A locked clock is within so much of its median in so much of the time."""
 ABOVE_LIMIT = 1.1
 """Mean watts above so many times the power limit are pointed at."""
+
+_MODEL = re.compile(r"[a-z]+\d+[a-z]*", re.IGNORECASE)
+"""Model of a GPU in its name, such as ``A100`` in ``NVIDIA A100-SXM4-80GB``."""
 
 Row = dict[str, str]
 
@@ -90,15 +94,20 @@ class LoggedJobs:
 
 
 def completed(
-    rows: Sequence[tuple[int, Row]], samples: Samples, table: str, time_zone: tzinfo | None = None
+    rows: Sequence[tuple[int, Row]],
+    samples: Samples,
+    table: str,
+    time_zone: tzinfo | None = None,
+    gpu_type: str = "",
 ) -> LoggedJobs:
     """Complete the rows of a table of jobs, each with its line, from the samples of all logs.
 
     ``job`` names the samples of a row, which ``start``, ``end`` and ``power_limit_w`` narrow; `time_zone` is
-    that of times without one. Each job and power limit gets a row, with ``power_w``, and where the table does
-    not tell them ``gpus`` and the setting that was varied: ``power_limit_w``, or ``frequency_mhz`` where
-    clocks were locked. Windows of ``steps`` give ``step_time_s``. It is a ValueError if the table lacks
-    ``job``, no job is in a log, or a row and its samples do not go together.
+    that of times without one, `gpu_type` what the GPUs should be. Each job and power limit gets a row, with
+    ``power_w``, and where the table does not tell them ``gpus`` and the setting that was varied:
+    ``power_limit_w``, or ``frequency_mhz`` where clocks were locked. Windows of ``steps`` give
+    ``step_time_s``. It is a ValueError if the table lacks ``job``, no job is in a log, or a row and its
+    samples do not go together.
     """
     if rows and "job" not in rows[0][1]:
         raise ValueError(f"{table} lacks the column 'job', which names the jobs of the logs")
@@ -121,7 +130,7 @@ def completed(
         with_runs += [(line, row, run) for run in runs]
     notes = _notes(missing, idle, samples.take(~used), table)
     notes += _assumptions(samples.take(used), [run for _, _, run in with_runs])
-    notes += _contradictions(with_runs)
+    notes += (*_contradictions(with_runs), *_models(samples.take(used), gpu_type))
     if not with_runs:
         reason = f"{table}: no job is in the logs, which have {listed(_names(samples))}"
         raise ValueError("; ".join([reason, *notes]))
@@ -164,6 +173,16 @@ def _contradictions(with_runs: Sequence[tuple[int, Row, LoggedRun]]) -> tuple[st
     return tuple(dict.fromkeys(notes))
 
 
+def _models(used: Samples, gpu_type: str) -> tuple[str, ...]:
+    """Return notes on logs of several models of GPUs, or of another than that of the profile."""
+    names = {found[0].lower(): name for name in np.unique(used.model) if (found := _MODEL.search(name))}
+    if len(names) > 1:
+        return (f"doubtful: the logs are of {listed(names.values(), most=MOST_NAMED)}",)
+    stated = _MODEL.findall(gpu_type.lower())
+    wrong = [name for model, name in names.items() if stated and model not in stated]
+    return tuple(f"doubtful: the logs are of {echo(name)}, and not of {echo(gpu_type)}" for name in wrong)
+
+
 def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> tuple[str, ...]:
     """Return notes on jobs without samples, jobs that were idle, and samples of no job in the table."""
     notes = []
@@ -186,7 +205,7 @@ def _chosen(row: Row, samples: Samples, place: str, time_zone: tzinfo | None) ->
     chosen = _match(samples.job, row["job"])
     namespaces = np.unique(samples.job[chosen]).tolist()
     if len(namespaces) > 1 and "*" not in row["job"]:
-        several = f"{echo(row['job'])} is the name of several pods ({listed(namespaces)}); name one"
+        several = f"{echo(row['job'])} is the name of several pods or jobs ({listed(namespaces)}); name one"
         raise ValueError(f"{place}, column 'job': {several}")
     if not chosen.any():
         chosen = _match(samples.log, row["job"])
@@ -217,11 +236,15 @@ def _chosen(row: Row, samples: Samples, place: str, time_zone: tzinfo | None) ->
 
 
 def _match(names: Texts, pattern: str) -> BoolArray:
-    """Return the mask of names that match a pattern, with or without their namespace; ``*`` is a wildcard."""
+    """Return the mask of names that match a pattern, with or without what is before a slash of theirs.
+
+    That is their namespace or cluster; ``*`` is a wildcard.
+    """
 
     def matches(name: str) -> bool:
-        pod = name.rpartition("/")[2]
-        return any(fnmatchcase(one, pattern) if "*" in pattern else one == pattern for one in (name, pod))
+        parts = name.split("/")
+        ends = ["/".join(parts[k:]) for k in range(len(parts))]
+        return any(fnmatchcase(one, pattern) if "*" in pattern else one == pattern for one in ends)
 
     matched = {name: bool(name) and matches(name) for name in {*names.tolist()}}
     return np.fromiter((matched[name] for name in names.tolist()), dtype=bool, count=len(names))

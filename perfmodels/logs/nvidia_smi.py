@@ -12,9 +12,13 @@ import warnings
 from collections.abc import Iterator
 
 from wattsched.perfmodels.logs.samples import (
+    CLUSTERS,
+    HOSTS,
+    IN_MIG,
     MOST_MHZ,
     MOST_PERCENT,
     MOST_W,
+    UUID,
     Sample,
     cells_of,
     csv_rows,
@@ -36,6 +40,7 @@ COLUMNS = {
     "power_limit_w": (("enforced.power.limit", "power.limit"), "W", MOST_W),
 }
 """Accepted names of each column of a sample, the first found counts; its unit and its largest value."""
+MODELS = ("name", "gpu_name")
 GPUS = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "index", "serial", "gpu_serial")
 
 
@@ -61,7 +66,8 @@ def read(text: str, name: str) -> Iterator[Sample]:
         if (k := next((queries[query] for query in names if query in queries), None)) is not None
     }
     mig, in_mig = queries.get("mig.mode.current"), False
-    gpu = next((queries[query] for query in GPUS if query in queries), None)
+    gpu, model = (next((queries[one] for one in names if one in queries), None) for names in (GPUS, MODELS))
+    hosts = [k for query, k in queries.items() if query.lower() in (*CLUSTERS, *HOSTS)]
     time = queries.get("timestamp")
     for line, cells in rows:
         place = f"{name}, line {line}, column"
@@ -73,13 +79,14 @@ def read(text: str, name: str) -> Iterator[Sample]:
         if time is not None:
             (time_s,), zoned = seconds_of(cells[time], f"{place} 'timestamp'")
             values |= {"time_s": time_s, "local_line": 0 if zoned else line}
-        yield Sample("", "0" if gpu is None else cells[gpu], **values)
+        own = "0" if gpu is None else cells[gpu]
+        named = own if own.startswith(UUID) else "/".join([*(cells[k] for k in hosts), own])
+        yield Sample("", named, **values, model="" if model is None else cells[model])
     if gpu is None:
         told = "all samples are of one GPU, as the log has neither index nor uuid"
         warnings.warn(f"{name}: assumed: {told}", NoticeWarning, stacklevel=2)
     if in_mig:
-        told = "boards in MIG mode count whole, as the log does not tell the watts of their slices"
-        warnings.warn(f"{name}: assumed: {told}", NoticeWarning, stacklevel=2)
+        warnings.warn(f"{name}: {IN_MIG}", NoticeWarning, stacklevel=2)
     for k, _, _, read in found.values():
         if read is not None:
             read.tell(f"{name}, column {echo(header[k])}")

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 
 from wattsched.perfmodels.logs.dcgm import METRICS, Point, joined
-from wattsched.perfmodels.logs.samples import Sample, lines_of, reading
+from wattsched.perfmodels.logs.samples import OddLines, Sample, lines_of, reading
 from wattsched.reading.inputs import echo, json_in, listed
 
 TEXT = "dcgm-exporter (text of metrics)"
@@ -41,7 +41,7 @@ def read_text(text: str, name: str) -> Iterator[Sample]:
 
 def _scraped(text: str, name: str) -> Iterator[Point]:
     """Points of scraped text, their keys the numbers of the scrapes; `name` is the log's, for messages."""
-    scrape, last = 0, ""
+    scrape, last, odd = 0, "", OddLines(name)
     seen: dict[str, set[str]] = {}
     for line, series in enumerate(lines_of(text), start=1):
         metric = series.partition("{")[0]
@@ -50,7 +50,8 @@ def _scraped(text: str, name: str) -> Iterator[Point]:
         place = f"{name}, line {line}, {metric}"
         found = SERIES.fullmatch(series)
         if found is None:
-            raise ValueError(f"{place}: {echo(series)} is no series")
+            odd.leave_out(line, f"{metric}: {echo(series)} is no series")
+            continue
         _, labels, value, milliseconds = found.groups()
         if metric in seen and (metric != last or labels in seen[metric]):
             # A scrape has all series of a metric together, and each of them once: this is the next scrape.
@@ -61,6 +62,7 @@ def _scraped(text: str, name: str) -> Iterator[Point]:
         known = {label: _unescaped(told) for label, told in LABEL.findall(labels)}
         _, most = METRICS[metric]
         yield Point(metric, known, key=scrape, time_s=time_s, value=reading(value, place, most))
+    odd.tell()
 
 
 def _unescaped(text: str) -> str:

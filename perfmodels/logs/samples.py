@@ -28,6 +28,15 @@ LONGEST_STEP_S, _BACK = 60.0, "doubtful: the clock steps back"
 BLANK = ("", "-", "n/a", "nan", "+nan", "-nan", "err!", "unknown", "unknown error", "not supported")
 """Words for a value that could not be read; nvidia-smi also puts the reason in brackets."""
 UUID = "GPU-"
+CLUSTERS, HOSTS = (
+    ("cluster", "cluster_name"),
+    ("Hostname", "hostname", "host", "node", "node_name", "nodename"),
+)
+"""Columns and labels of the cluster and the node of a GPU; columns in any case."""
+SAME_GPU = "in a log of several nodes their GPUs count as the same"
+IN_MIG = "assumed: boards in MIG mode count whole, as the log does not tell the watts of their slices"
+ROWS_PER_ODD = 100
+"""Rows for each of which one may be odd: a line that is no row, or a moment of a clock that is set."""
 
 
 class Sample(NamedTuple):
@@ -46,6 +55,8 @@ class Sample(NamedTuple):
         Watts of the whole GPU, and per cent of the time with a kernel on it.
     jobs, local_line : float
         Jobs that the log shows on the GPU then, and the line of a time without a zone, in UTC; 0 for others.
+    model : str
+        Name of the board.
     """
 
     job: str
@@ -58,6 +69,7 @@ class Sample(NamedTuple):
     power_limit_w: float = math.nan
     jobs: float = 1.0
     local_line: float = 0.0
+    model: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +91,7 @@ class Samples(Table):
     power_limit_w: FloatArray
     jobs: FloatArray
     local_line: FloatArray
+    model: Texts
 
     @classmethod
     def of(cls, path: str | Path, read: Iterable[Sample], time_zone: tzinfo | None = None) -> Samples:
@@ -86,7 +99,8 @@ class Samples(Table):
 
         GPUs of different files are different ones, unless they are named by their UUIDs.
         """
-        jobs, gpus, numbers, most = list[str](), list[str](), array("d"), ROWS_PER_MB * most_mb()
+        jobs, gpus, models = list[str](), list[str](), list[str]()
+        numbers, most = array("d"), ROWS_PER_MB * most_mb()
         for sample in read:
             if math.isnan(sample.power_w) and math.isnan(sample.utilisation):
                 continue
@@ -94,18 +108,20 @@ class Samples(Table):
                 raise TooLargeError(f"{path} has more than {most:,} samples")
             jobs.append(intern(sample.job))
             gpus.append(intern(sample.gpu))
-            numbers.extend(sample[2:])  # all but the job and the GPU
-        names = Sample._fields[2:]
+            models.append(intern(sample.model))
+            numbers.extend(sample[2:-1])  # all but the job, the GPU and its model
+        names = Sample._fields[2:-1]
         columns = dict(zip(names, np.array(numbers).reshape(-1, len(names)).T, strict=True))
         if np.isnan(columns["power_w"]).all():
             raise ValueError(f"{path} has no watts of a GPU")
         known = {gpu: gpu if gpu.startswith(UUID) or not gpu else f"{path}:{gpu}" for gpu in {*gpus}}
         texts = {"job": jobs, "gpu": [known[gpu] for gpu in gpus], "log": [stem_of(path)] * len(jobs)}
+        texts["model"] = models
         columns["power_limit_w"] = np.round(columns["power_limit_w"])
         columns["power_w"] /= columns["jobs"]
         columns["utilisation"] /= 100.0
         samples = cls(**columns, **{name: np.array(cells, dtype=object) for name, cells in texts.items()})
-        if told := samples._read_clock(time_zone):
+        if told := samples._read_clock(time_zone) or samples._told_twice():
             warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=4)
         return samples.take(np.argsort(samples.time_s, kind="stable"))
 
@@ -125,11 +141,27 @@ class Samples(Table):
         if autumn.any():
             told = f"{_BACK} by 1 h on line {line[autumn][0]:.0f}; --time-zone reads both hours"
         if (other := line[back & ~autumn]).size:
-            told = f"{_BACK} on line {other[0]:.0f}; in a log of several nodes their GPUs count as the same"
+            told = f"{_BACK} on line {other[0]:.0f}; {SAME_GPU}"
         return told
+
+    def _told_twice(self) -> str:
+        """Return what to tell of a GPU that has two different draws at one moment; empty where none has."""
+        numbers = {gpu: number for number, gpu in enumerate({*self.gpu.tolist()})}
+        gpu = np.array([numbers[name] for name in self.gpu.tolist()])
+        order = np.lexsort((self.time_s, gpu))
+        alike = (np.diff(gpu[order]) == 0) & (np.diff(self.time_s[order]) == 0)
+        differ = np.flatnonzero(alike & (np.abs(np.diff(self.power_w[order])) > 0))
+        # A clock that is set back by seconds shows some moments twice.
+        often = differ.size * ROWS_PER_ODD > len(self)
+        return several_draws(self.gpu[order[differ[0]]]) if often else ""
 
     def __len__(self) -> int:
         return len(self.job)
+
+
+def several_draws(gpu: str) -> str:
+    """Say that a GPU has two different draws at one moment."""
+    return f"doubtful: GPU {echo(gpu)} has several draws at one moment; {SAME_GPU}"
 
 
 def stem_of(path: str | Path) -> str:
@@ -152,12 +184,32 @@ def cells_of(line: str) -> list[str]:
     return [cell.strip() for cell in line.split(",")]
 
 
+class OddLines:
+    """Lines of a log that are no rows, as a restart cuts them: few are left out, more are refused."""
+
+    def __init__(self, name: str):
+        self._name, self._faults = name, list[str]()
+
+    def leave_out(self, line: int, fault: str) -> None:
+        """Take a line; a ValueError if they are too many."""
+        self._faults.append(f"line {line}: {fault}")
+        if len(self._faults) > 1 + line // ROWS_PER_ODD:
+            raise ValueError(f"{self._name}, {self._faults[0]}")
+
+    def tell(self) -> None:
+        """Say which were left out."""
+        if self._faults:
+            more = f" and {len(self._faults) - 1:,} more" if self._faults[1:] else ""
+            told = f"left out: {self._faults[0]}{more}"
+            warnings.warn(f"{self._name}: {told}", NoticeWarning, stacklevel=2)
+
+
 def csv_rows(text: str, name: str, *, commas: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Lines and cells of a CSV log, its header first, without a line in which its writer was ended.
 
-    Rows have as many cells as the header, or a ValueError tells of it; with `commas` they may have more.
+    Rows have as many cells as the header, or they are odd ones; with `commas` they may have more.
     """
-    header: list[str] = []
+    header, odd = list[str](), OddLines(name)
     for line, row in enumerate(lines_of(text), start=1):
         cells = cells_of(row)
         if not any(cells) or cells == header:
@@ -165,9 +217,11 @@ def csv_rows(text: str, name: str, *, commas: bool = False) -> Iterator[tuple[in
         header = header or cells
         if len(cells) < len(header) or (len(cells) > len(header) and not commas):
             if not text.endswith("\n") and line > text.count("\n"):
-                return
-            raise ValueError(f"{name}, line {line}: {len(cells)} cells, the header has {len(header)} columns")
+                break
+            odd.leave_out(line, f"{len(cells)} cells, the header has {len(header)} columns")
+            continue
         yield line, cells
+    odd.tell()
 
 
 def reading(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -100,6 +101,17 @@ def test_times_that_cannot_be_compared_are_refused_alike(run, tiny, write, tmp_p
 def test_missing_files_and_folders(run, tmp_path, command):
     for path, word in ((tmp_path / "nowhere.json", "no such file"), (tmp_path, "directory")):
         refused(run(command, path), word)
+
+
+@pytest.mark.parametrize(("name", "text"), [("bin", "\0\1"), ("empty", "")])
+@pytest.mark.parametrize("command", ["import slurm {} -o out", "fit {} --jobs {}", "fit {}", "solve {}"])
+def test_a_file_is_named_though_its_name_is_a_word_of_the_sentence(
+    run, tmp_path, monkeypatch, command, name, text
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    told = run(*command.replace("{}", name).split(), code=2).stderr
+    assert re.search(rf"^error: {name}(:| is no log)", told, re.MULTILINE)
 
 
 def test_standard_input_is_named_in_messages(run):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wattsched.adapters.slurm.options import SiteOptions
 from wattsched.instances.clusters import GPU_TYPES, homogeneous_cluster
 from wattsched.instances.gpu_names import common_name, gpu_type_named, recognised_gpu_type, stated_gpu_type
-from wattsched.instances.gpu_parts import boards_of, part_named, unused_idle_w
+from wattsched.instances.gpu_parts import as_one_type, boards_of, part_named, unused_idle_w
 
 
 @pytest.mark.parametrize(
@@ -97,3 +99,27 @@ def test_a_cluster_of_slices_draws_what_its_boards_do() -> None:
 @pytest.mark.parametrize("name", ["a + b", "1 a + b", "0 a + 1 b", " + ", "2 a", "5 x + "])
 def test_names_of_no_known_type_count_with_the_most(name: str) -> None:
     assert SiteOptions().gpu_type(name).idle_power_w > 0
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["a100", *(f"a100_{n}g.{5 * n}gb" for n in (1, 2, 3, 4, 7))]), st.integers(1, 9)
+    )
+)
+def test_slices_of_several_types_have_the_same_share_as_those_of_one(kinds: dict[str, int]) -> None:
+    def share(some: dict[str, int]) -> Fraction:
+        return sum((number * part_named(kind).share for kind, number in some.items()), Fraction(0))
+
+    found = as_one_type(kinds)
+    assert len(found) == min(1, len(kinds))
+    assert set(found) <= set(kinds)
+    assert share(kinds) <= share(found)
+    smallest = min((part_named(kind).share for kind in kinds), default=Fraction(1))
+    assert share(found) - share(kinds) < smallest
+    if "a100_1g.5gb" in kinds:
+        assert share(found) == share(kinds)
+
+
+def test_gpus_of_different_boards_stay_what_they_are() -> None:
+    for kinds in ({"a100": 2, "h100": 1}, {"a100_1g.5gb": 2, "h100_1g.10gb": 1}, {}):
+        assert as_one_type(kinds) == kinds

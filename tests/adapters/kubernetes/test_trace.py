@@ -31,7 +31,7 @@ from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
 from wattsched.adapters.recorded import Recorded
 from wattsched.instances.errors import InputError
 from wattsched.instances.traces.job_lists import csv_of
-from wattsched.report.imports import Entry
+from wattsched.report.imports import Entry, gpu_hours
 
 RECORDED = json.loads((Path(__file__).resolve().parents[3] / "examples" / "kubernetes.json").read_text())
 TIMES = st.none() | st.tuples(st.integers(0, 50), st.none() | st.integers(0, 60))
@@ -441,3 +441,24 @@ def test_parts_of_gpus_whose_sizes_are_not_read_are_pointed_at(part: str) -> Non
     for items, there in (([shared], True), ([pod("whole", 1, 10, 50)], False)):
         found = recorded([node("n1", "A100"), *items], NOW_S)
         assert (Entry("doubtful", told) in found.entries) == there
+
+
+def test_slices_of_several_types_in_one_pod_count_by_their_shares() -> None:
+    resources = {"nvidia.com/mig-3g.20gb": "1", "nvidia.com/mig-1g.5gb": "4"}
+    n1 = node("n1", "NVIDIA-A100-SXM4-40GB")
+    n1["status"] = {**n1["status"], "capacity": resources, "allocatable": resources}
+    mixed = pod("p", 1, 0, 7200)
+    mixed["spec"]["containers"][0]["resources"] = {"limits": resources}
+    found = recorded([n1, mixed], NOW_S)
+    assert gpu_hours(found.jobs) == pytest.approx(2.0)
+    assert any(
+        one.treatment == "converted" and "slices of several types" in one.what for one in found.entries
+    )
+
+
+def test_pods_on_nodes_that_no_list_has_are_pointed_at() -> None:
+    elsewhere = pod("p", 1, 0, 3600)
+    elsewhere["spec"]["nodeName"] = "n9"
+    found = recorded([node("n1", "A100"), elsewhere, pod("q", 1, 0, 3600)], NOW_S)
+    doubtful = [one.what for one in found.entries if one.treatment == "doubtful"]
+    assert doubtful == ["on nodes that no file tells, and the cluster lacks: 'n9' of 1 pod"]

@@ -18,7 +18,7 @@ from tests.adapters.kubernetes.recorded_objects import (
     workload,
 )
 from wattsched.adapters.kubernetes.trace import items_of, recorded
-from wattsched.report.imports import Entry
+from wattsched.report.imports import Entry, gpu_hours
 
 
 def test_workloads_of_kubernetes_itself_are_none_of_kueue() -> None:
@@ -161,3 +161,21 @@ def test_pods_of_a_job_wait_since_it_was_made_and_jobs_without_pods_are_told() -
     waits = {one.name: one.waited_s for one in found.jobs}
     assert (max(waits.values()) >= 3600, min(waits.values()) < 60) == (True, True)
     assert (found.left_out, found.gpu_h["Jobs whose pods are gone"]) == ({"Jobs whose pods are gone": 1}, 16)
+
+
+def test_slices_of_several_types_in_one_workload_count_by_their_shares() -> None:
+    limits = {"nvidia.com/mig-3g.20gb": "1", "nvidia.com/mig-1g.5gb": "4"}
+    n1 = node("n1", "NVIDIA-A100-SXM4-40GB")
+    n1["status"] = {**n1["status"], "capacity": limits, "allocatable": limits}
+    spec = {"template": {"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}}
+    ran = {
+        "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "team", "creationTimestamp": time_of(0)},
+        "spec": {"queueName": "lq", "podSets": [{"count": 1, **spec}]},
+        "status": {"conditions": [condition("Admitted", 0), condition("Finished", 7200, "Succeeded")]},
+    }
+    found = recorded([n1, ran], NOW_S)
+    assert gpu_hours(found.jobs) == pytest.approx(2.0)
+    assert any(
+        one.treatment == "converted" and "slices of several types" in one.what for one in found.entries
+    )

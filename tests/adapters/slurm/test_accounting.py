@@ -578,3 +578,72 @@ def test_gpus_that_jobs_share_are_gpus() -> None:
         Said([text], [nodes.replace("gpu:a100:no_c", "gpu:a100:4,x:no_c").replace("gpu:no_c", "y:no_c")])
     )
     assert Entry("doubtful", told) not in found.entries
+
+
+@pytest.mark.parametrize("told", ["table", *RELEASES])
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_earlier_runs_that_are_missing_are_pointed_at(told: str, restarts: int) -> None:
+    """Two runs are told, of a job that was requeued so often."""
+    if told == "table":
+        head = "JobID|State|Submit|Start|Elapsed|AllocTRES|Restarts"
+        rows = [f"7|REQUEUED|100|200|00:01:00|gres/gpu=2|{max(0, restarts - 1)}"]
+        text = "\n".join([head, *rows, f"7|COMPLETED|400|500|00:01:00|gres/gpu=2|{restarts}", ""])
+    else:
+        times = [{"submission": at, "eligible": at, "start": at + 9, "elapsed": 60} for at in (100, 400)]
+        jobs = [accounted_row(told, 7, "COMPLETED", time={**one, "limit": wrapped(None)}) for one in times]
+        jobs[0] |= {"restart_cnt": max(0, restarts - 1)}
+        text = json.dumps({"meta": {}, "jobs": [jobs[0], jobs[1] | {"restart_cnt": restarts}]})
+    doubtful = [one for one in recorded(Said([text])).entries if one.treatment == "doubtful"]
+    missing = Entry("doubtful", "earlier runs are missing; sacct --duplicates prints them", 1)
+    assert doubtful == [missing] * (restarts > 1)
+
+
+@pytest.mark.parametrize("form", ["table", *RELEASES])
+def test_requested_gpus_that_count_are_told(form: str) -> None:
+    if form == "table":
+        text = (
+            "JobID|State|Submit|Eligible|Start|Elapsed|ReqTRES\n7|COMPLETED|100|100|200|02:00:00|gres/gpu=2\n"
+        )
+    else:
+        row = accounted_row(form, 7, "COMPLETED")
+        row["tres"]["allocated"] = []
+        text = json.dumps({"meta": {}, "jobs": [row]})
+    found = recorded(Said([text]))
+    told = "GPUs are those requested, as allocated ones are not told"
+    assert Entry.of("assumed", told, found.jobs) in found.entries
+
+
+@pytest.mark.parametrize(
+    ("tres", "gpu_h"),
+    [
+        ("gres/gpu:a100_3g.40gb=1,gres/gpu:a100_1g.10gb=4,gres/gpu=5", 2.0),
+        ("gres/gpu:a100_2g.20gb=1,gres/gpu:a100_1g.10gb=2", 8 / 7),
+        ("gres/gpu:a100=1,gres/gpu:a100_1g.10gb=1", 16 / 7),
+        ("gres/gpu:a100=1,gres/gpu:h100=2", 6.0),
+    ],
+)
+def test_slices_of_several_types_count_by_their_shares(tres: str, gpu_h: float) -> None:
+    text = f"JobID|State|Submit|Start|Elapsed|AllocTRES\n7|COMPLETED|100|200|02:00:00|{tres}\n"
+    found = recorded(Said([text]))
+    assert found.gpu_h["completed"] == pytest.approx(gpu_h)
+    assert any(one.treatment == "converted" for one in found.table()) == ("g.10gb" in tres)
+
+
+def test_energy_beyond_the_boards_and_nodes_that_no_file_has_are_pointed_at() -> None:
+    head = "JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergyRaw|NodeList"
+    rows = [
+        f"{n}|COMPLETED|100|{10_000 * n}|3600|gres/gpu:A100=8|{j}|{on}"
+        for n, j, on in (
+            (1, 3600 * 4000, "a1"),
+            (2, 3600 * 3200, "a1"),
+            (3, "", "b[1-2]"),
+            (4, "", "b1"),
+        )
+    ]
+    found = recorded(Said(["\n".join([head, *rows, ""])], [NODES]))
+    doubtful = [one for one in found.table() if one.treatment == "doubtful"]
+    lacking = "on nodes that no file tells, and the cluster lacks: 'b1' of 2 jobs, 'b2' of 1 job"
+    assert doubtful == [
+        Entry("doubtful", lacking),
+        Entry.of("doubtful", "measured energy means more watts than their boards draw", found.jobs[:1]),
+    ]

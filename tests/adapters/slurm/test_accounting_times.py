@@ -145,3 +145,97 @@ def test_a_time_that_clocks_skip_is_refused_and_the_zone_of_this_machine_is_told
         for time in ("2027-03-28T12:00:00", "2027-03-28T12:00:00+02:00", "1774785600")
     ]
     assert told == [1, 0, 0]
+
+
+RAN_S, BEGIN_S = 8 * 3600, 1_793_476_800
+"""Seconds for which a job ran on 8 GPUs and, in seconds since 1970, when; it was submitted 2 h before."""
+CUTS = {
+    "adjacent": [(0, 4), (4, 8)],
+    "overlapping": [(0, 5), (3, 8)],
+    "one within the other": [(0, 8), (4, 8)],
+    "three": [(0, 2), (2, 6), (5, 8)],
+}
+
+
+def part_of_a_run(form: str, hours: tuple[int, int], state: str, energy_j: float, of: str) -> str:
+    """A record as ``sacct --truncate`` prints it: times are cut, the energy of a job or its step never."""
+    start_s, end_s = (BEGIN_S + 3600 * hour for hour in hours)
+    if form == "table":
+        own, of_step = (energy_j, "") if of == "job" else ("", energy_j)
+        row = f"{state}|{BEGIN_S - 7200}|{BEGIN_S - 7200}|{start_s}|{end_s}|{end_s - start_s}"
+        head = "JobID|State|Submit|Eligible|Start|End|ElapsedRaw|AllocTRES|ConsumedEnergyRaw|NodeList"
+        lines = [head, f"7|{row}|gres/gpu:A100=8|{own}|a1", f"7.batch|{row}|gres/gpu:A100=8|{of_step}|a1"]
+        return "\n".join([*lines, ""])
+    times = {"start": start_s, "end": end_s, "elapsed": end_s - start_s}
+    waits = {"submission": BEGIN_S - 7200, "eligible": BEGIN_S - 7200, "suspended": 0}
+    step = {"step": {"id": "7.batch"}, "time": times, "nodes": {"range": "a1"}}
+    step |= {"statistics": {"energy": {"consumed": wrapped(energy_j if of == "step" else 0)}}}
+    tres = [
+        {"type": "gres", "name": "gpu:A100", "count": 8},
+        {"type": "energy", "name": "", "count": energy_j},
+    ]
+    told = {"allocated": tres[: 1 + (of == "job")], "requested": []}
+    fields = {
+        "time": {**waits, **times, "limit": wrapped(None)},
+        "tres": told,
+        "nodes": "a1",
+        "steps": [step],
+    }
+    return json.dumps({"meta": {}, "jobs": [accounted_row("23.11.4", 7, state, **fields)]})
+
+
+@pytest.mark.parametrize("form", ["table", "document"])
+@pytest.mark.parametrize("of", ["job", "step"])
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("later", [False, True])
+def test_parts_of_a_run_are_one_run_with_the_energy_of_the_whole(
+    form: str, of: str, cuts: str, later: bool
+) -> None:
+    """Those printed before its end say that it runs, and have the energy so far."""
+    whole_j, texts = 3000.0 * RAN_S, []
+    for hours in CUTS[cuts]:
+        ended = later or hours[1] == 8
+        so_far_j = whole_j if ended else whole_j * hours[1] / 8
+        texts.append(part_of_a_run(form, hours, "COMPLETED" if ended else "RUNNING", so_far_j, of))
+    for files in (texts, texts[::-1]):
+        found = recorded(Said(files, [NODES]))
+        (job,) = found.jobs
+        assert (job.duration_s, job.waited_s, job.power_w) == (RAN_S, 7200, 2800)
+        assert found.ended == {"completed": 1}
+        assert not [one for one in found.table() if one.treatment == "doubtful"]
+
+
+def test_steps_of_the_parts_of_a_run_add_up() -> None:
+    """One step ran before the cut and one after it: each is in its part alone."""
+    texts = [
+        part_of_a_run("table", hours, "COMPLETED", 3000.0 * RAN_S / 2, "step").replace("7.batch", f"7.{n}")
+        for n, hours in enumerate(CUTS["adjacent"])
+    ]
+    (job,) = recorded(Said(texts, [NODES])).jobs
+    assert (job.duration_s, job.power_w) == (RAN_S, 2800)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (
+            "COMPLETED|100|200|4000|gres/gpu=2",
+            "COMPLETED|3700|3700|7500|gres/gpu=2",
+            "runs overlap: do files",
+        ),
+        ("COMPLETED|100|200|4000|gres/gpu=2", "COMPLETED|100|300|7500|gres/gpu=4", "runs overlap: do files"),
+        (
+            "RUNNING|100|200|4000|gres/gpu=2",
+            "COMPLETED|100|9000|9900|gres/gpu=2",
+            "a run of it is told to go on",
+        ),
+        ("RESIZING|100|200|4000|gres/gpu=2", "COMPLETED|100|4000|9900|gres/gpu=4", ""),
+        ("NODE_FAIL|100|200|4000|gres/gpu=2", "COMPLETED|4000|4000|9900|gres/gpu=2", ""),
+    ],
+)
+def test_runs_of_one_job_that_cannot_all_be_are_doubtful(first: str, second: str, told: str) -> None:
+    text = "\n".join(["JobID|State|Submit|Start|End|AllocTRES", f"7|{first}", f"7|{second}", ""])
+    found = recorded(Said([text]))
+    assert len(found.jobs) == 2
+    doubtful = [one for one in found.table() if one.treatment == "doubtful"]
+    assert [(one.what.startswith(told), one.records) for one in doubtful] == [(True, 1)] * bool(told)

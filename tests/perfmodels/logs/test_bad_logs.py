@@ -28,11 +28,11 @@ BAD = {
     "negative": (SMI.replace("55.00 W", "-5 W", 1), "-5 W must be between"),
     "no number": (SMI.replace("55.00 W", "much", 1), "'much' is not a number"),
     "no time": (SMI.replace("2026/", "20x6/", 1), "column 'timestamp': '20x6/09/21"),
-    "short row": (SMI.replace(", 0, NVIDIA", ", NVIDIA", 1), "line 2: 6 cells, the header has 7 columns"),
+    "short row": (SMI.replace(", 0, NVIDIA", ", NVIDIA", 2), "line 2: 6 cells, the header has 7 columns"),
     "dmon without watts": (dmon(R).replace("POWER", "TMPTR"), r"no column POWER \(-e 155\), found 'TMPTR'"),
-    "dmon cut": (dmon(R).replace("GPU 0     55.000", "GPU 0     ", 1), "line 3: 3 values of the 4 columns"),
+    "dmon cut": (dmon(R).replace("GPU 0     55.000", "GPU 0     ", 2), "line 3: 3 values of the 4 columns"),
     "broken series": (
-        exporter(R).replace("} 55.000000", " 55", 1),
+        exporter(R).replace("} 55.000000", " 55"),
         "DCGM_FI_DEV_POWER_USAGE: .* is no series",
     ),
     "milliwatts": (

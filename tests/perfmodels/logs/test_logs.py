@@ -1,5 +1,8 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
+import json
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -393,7 +396,7 @@ def test_a_pod_that_several_namespaces_have_is_to_be_named_with_its_own(tmp_path
         "job,batch_size,step_time_s\n{},8,1\nteam/a-0,9,1\n",
     )
     with pytest.raises(
-        ValueError, match=r"'a-0' is the name of several pods \('other/a-0', 'team/a-0'\); name one"
+        ValueError, match=r"'a-0' is the name of several pods or jobs \('other/a-0', 'team/a-0'\); name one"
     ):
         logged(tmp_path, log, rows.format("a-0"), "a.json")
     m, _ = logged(tmp_path, log, rows.format("other/a-0"), "a.json")
@@ -406,6 +409,106 @@ def test_a_board_in_mig_mode_is_told_to_count_whole(tmp_path):
     mig = "\n".join([f"{lines[0]}, mig.mode.current", *(f"{line}, Enabled" for line in lines[1:]), ""])
     with pytest.warns(NoticeWarning, match="boards in MIG mode count whole"):
         logged(tmp_path, mig, "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")
+
+
+@pytest.mark.parametrize("parts", ["GPU-I 0   N/A\n", "GPU-CI 0/0 N/A\n"])
+def test_parts_of_a_board_in_a_log_of_dcgm_tell_that_it_is_in_mig_mode(tmp_path, parts):
+    lines = dmon(readings(Job("17", 1, 300.0))).splitlines(keepends=True)
+    log = "".join(line + parts * line.startswith("GPU 0") for line in lines)
+    with pytest.warns(NoticeWarning, match="17.csv: assumed: boards in MIG mode count whole"):
+        read_log(written(tmp_path, log, "17.csv"))
+
+
+def _cut(text: str, line: int) -> str:
+    """A log whose writer was ended within a line and started anew behind it."""
+    lines = text.splitlines()
+    lines[line] = lines[line][: len(lines[line]) * 2 // 3]
+    return "\n".join([*lines, ""])
+
+
+@pytest.mark.parametrize("form", ["smi", "dmon", "exporter"])
+def test_a_line_that_a_restart_cut_is_left_out_and_told(tmp_path, form):
+    write = {"smi": smi, "dmon": dmon, "exporter": exporter}[form]
+    text = write(readings(Job("17", 1, 300.0)))
+    whole = [n for n, line in enumerate(text.splitlines()) if line.startswith(("2026", "GPU 0", "DCGM_"))]
+    with pytest.warns(NoticeWarning, match=rf"17.csv: left out: line {whole[10] + 1}: "):
+        found = read_log(written(tmp_path, _cut(text, whole[10]), "17.csv"))
+    kept = read_log(written(tmp_path, text, "18.csv"))
+    assert len(kept) - len(found) == (form != "exporter")
+    with pytest.raises(ValueError, match=f"17.csv, line {whole[10] + 1}"):
+        read_log(written(tmp_path, _cut(_cut(text, whole[11]), whole[10]), "17.csv"))
+
+
+@pytest.mark.parametrize("column", ["hostname", "Host", "cluster"])
+def test_gpus_of_several_nodes_in_one_log_are_several(tmp_path, column):
+    one, other = (
+        smi(readings(Job("17", 1, watts))).replace("NVIDIA", f"{node}, NVIDIA").splitlines()
+        for node, watts in (("a1", 300.0), ("a2", 200.0))
+    )
+    head = one[0].replace("name", f"{column}, name")
+    lines = [head, *(line for pair in zip(one[1:], other[1:], strict=True) for line in pair), ""]
+    m, found = logged(tmp_path, "\n".join(lines), ROWS.format("", ""))
+    assert (m.gpus.tolist(), found.runs[0].power_w, found.runs[0].gpu_s) == ([2, 2], 250.0, 108.0)
+    reads = readings(Job("17", 1, 300.0), noise=0.01, busy=900)
+    jittered = [replace(one, time_s=one.time_s - 5 * (n > 300)) for n, one in enumerate(reads)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_log(written(tmp_path, smi(jittered), "17.csv"))
+    nameless = "\n".join(lines).replace(column, "rack")
+    with pytest.warns(NoticeWarning, match="has several draws at one moment; in a log of several nodes"):
+        read_log(written(tmp_path, nameless, "17.csv"))
+
+
+@pytest.mark.parametrize("write", [exporter, prometheus])
+def test_jobs_and_gpus_of_several_clusters_are_several(tmp_path, write):
+    def of_cluster(name: str) -> Callable[[Read], dict[str, str]]:
+        board = {"rhea": "NVIDIA A100-SXM4-80GB", "titan": "NVIDIA H100 80GB HBM3"}[name]
+        return lambda r: {"hpc_job": r.job, "cluster": name, "modelName": board, "UUID": ""}
+
+    parts = [
+        write(readings(Job("17", 1, watts)), of_cluster(name))
+        for name, watts in (("rhea", 300.0), ("titan", 640.0))
+    ]
+    if write is exporter:
+        text = "".join(_interleaved(parts))
+    else:
+        series = [one for part in parts for one in json.loads(part)["data"]["result"]]
+        text = json.dumps({"data": {"resultType": "matrix", "result": series}})
+    rows = "job,batch_size,step_time_s\n{0},8,1\n{0},16,2\n"
+    with pytest.raises(ValueError, match=r"several pods or jobs \('rhea/17', 'titan/17'\)"):
+        logged(tmp_path, text, rows.format("17"), "log")
+    for job, watts in (("rhea/17", 300.0), ("titan/17", 640.0)):
+        m, found = logged(tmp_path, text, rows.format(job), "log")
+        assert (m.gpus.tolist(), m.power_w.tolist()) == ([1, 1], [watts, watts])
+        assert not any("the logs are of" in note for note in found.notes)
+    _, found = logged(tmp_path, text, rows.format("*/17"), "log")
+    assert "doubtful: the logs are of 'NVIDIA A100-SXM4-80GB', 'NVIDIA H100 80GB HBM3'" in found.notes
+    with pytest.warns(NoticeWarning, match="GPU 'node.1/0' has several draws at one moment"):
+        read_log(written(tmp_path, text.replace("cluster", "region"), "log"))
+
+
+def _interleaved(dumps: list[str]) -> Iterator[str]:
+    """Scrapes of several exporters, those of one moment as one."""
+    for lines in zip(*(dump.splitlines(keepends=True) for dump in dumps), strict=True):
+        yield from dict.fromkeys(lines)
+
+
+def test_jobs_on_whole_boards_are_read_beside_parts_of_others(tmp_path):
+    text = exporter([*readings(Job("17", 1, 300.0)), *readings(Job("18", 1, 200.0))])
+    parts = text.replace('hpc_job="18"', 'hpc_job="18",GPU_I_ID="7"')
+    rows = "job,batch_size,step_time_s\n17,8,1\n17,16,2\n18,8,1\n"
+    with pytest.warns(NoticeWarning, match=r"left out: parts of GPUs .* of the jobs '18'"):
+        m, found = logged(tmp_path, parts, rows)
+    assert m.power_w.tolist() == [300.0, 300.0]
+    assert "left out: '18', of which no log has a sample" in found.notes
+
+
+def test_logs_of_another_gpu_than_the_profile_are_pointed_at(tmp_path):
+    log = written(tmp_path, smi(readings(Job("17", 1, 300.0))), "17.csv")
+    rows = table(tmp_path, ROWS.format("", ""))
+    told = "doubtful: the logs are of 'NVIDIA A100-SXM4-80GB', and not of 'H100'"
+    for gpu_type, doubtful in (("H100", True), ("A100", False), ("a100-sxm4-80gb", False), ("GPU", False)):
+        assert (told in fit_profile([log], "m", gpu_type, jobs=rows).notes) == doubtful
 
 
 def test_a_clock_that_wanders_is_no_setting(tmp_path):
