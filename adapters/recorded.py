@@ -94,8 +94,8 @@ class Recorded:
         self.gpu_h[reason] += gpu_hours([TraceJob(reason, 0.0, held_s, gpus, gpu_type=gpu_type)])
 
     def tell(self, treatment: str, what: str) -> None:
-        """Put into the table what is assumed or noted."""
-        self.entries.append(Entry(treatment, what))
+        """Put into the table, once, what is assumed or noted."""
+        self.entries += [one for one in (Entry(treatment, what),) if one not in self.entries]
 
     def tell_foreign(self, nodes: Counter[str], record: str) -> None:
         """Point at nodes that the cluster lacks, each with the number of records on it, if there are any."""
@@ -111,7 +111,11 @@ class Recorded:
             hours = sum(self.gpu_h[state] for state in states)
             self.entries.append(Entry("assumed", f"still running: {how}", jobs, hours))
         if vague := [job for job in self.jobs if job.gpu_type is None]:
-            self.entries.append(Entry.of("assumed", "GPU type not clear: left empty", vague))
+            kinds = {job.gpu_type or "" for job in self.jobs}.union(*(one.kinds for one in self.machines))
+            cut = any(part_named(kind).kind for kind in kinds)
+            told = ", and whole GPUs, though there are slices" if cut else ""
+            how = "doubtful" if cut else "assumed"
+            self.entries.append(Entry.of(how, f"GPU type not clear: left empty{told}", vague))
 
     def lines(self) -> list[str]:
         """Return lines that say how many jobs, users and nodes there are, and how long jobs took."""

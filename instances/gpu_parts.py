@@ -26,8 +26,8 @@ _PARTITION = re.compile(r"(?<![a-z0-9])([sdtqc])px_nps\d(?![a-z0-9])", re.I)
 _SHARED = re.compile(r"[-_]shared[-_](\d{1,4})(?![a-z0-9])", re.I)
 _MODEL = re.compile(r"[a-z]+\d+[a-z]*", re.I)
 
-MIG_SLICES, _QUARTERED = 7, ("a30",)
-"""Compute slices of a board, and boards that have four."""
+MIG_SLICES, _QUARTERED, _QUARTER_GB = 7, ("a30",), 6
+"""Compute slices of a board, boards that have four, and the memory of one of these, which no other has."""
 _PARTITIONS = {"s": 1, "d": 2, "t": 3, "q": 4, "c": 8}
 """Partitions of a board by AMD's mode; ``cpx`` makes one of each compute die, of which an MI300A has six."""
 _FRAME_BUFFER_GIB = {
@@ -87,6 +87,7 @@ def _slice_named(name: str) -> GpuPart:
     if found := _MIG.search(name):
         board, slices = _without(name, *found.span()), int(found[2] or found[3])
         quartered = any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower()))
+        quartered |= not board and int(found[4]) == _QUARTER_GB * slices
         share = min(Fraction(1), Fraction(slices, 4 if quartered else MIG_SLICES))
         return GpuPart(board, found[1], share, float(found[4]))
     if found := _PARTITION.search(name):

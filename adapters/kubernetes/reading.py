@@ -22,6 +22,7 @@ from wattsched.adapters.kubernetes.objects import (
 )
 from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.gpu_parts import host_of
 from wattsched.topology.fields import shortened
 
@@ -30,8 +31,10 @@ _GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/(?:gp
 """Resources that are GPUs: whole ones or a node's only slices, replicas, and parts by their kind."""
 AMD_GPU = "amd.com/gpu"
 
+_MODELS = ("k8s.amazonaws.com/accelerator", "kubernetes.azure.com/accelerator", "accelerator")
+"""Labels of EKS and AKS, which may say no more than a vendor: they count if they name a known model."""
 _LABELS = {
-    "nvidia.com": (f"{GPU}.product", f"{_GKE}-accelerator", "karpenter.k8s.aws/instance-gpu-name"),
+    "nvidia.com": (f"{GPU}.product", f"{_GKE}-accelerator", "karpenter.k8s.aws/instance-gpu-name", *_MODELS),
     "amd.com": ("amd.com/gpu.product-name",),
 }
 """Labels of nodes that name the product of a vendor's GPUs."""
@@ -174,14 +177,7 @@ class KubePod:
 
     def gpus_on(self, node: KubeNode) -> int:
         """GPUs that it asks for and that a node has."""
-        return sum(self.kinds_on(node).values())
-
-    def kinds_on(self, node: KubeNode) -> dict[str, int]:
-        """GPUs that it asks for and that a node has, by product."""
-        kinds = Counter[str]()
-        for name in self.resources.keys() & node.resources.keys():
-            kinds[node.resources[name]] += self.resources[name]
-        return kinds
+        return sum(number for name, number in self.resources.items() if name in node.resources)
 
 
 @dataclass(frozen=True)
@@ -303,7 +299,9 @@ def _named(resource: str, labels: Mapping[str, str], gpu_label: str) -> str:
     """Return what labels of a node call its GPUs."""
     vendor = resource.partition("/")[0]
     stated = [gpu_label] if vendor in gpu_label or GPU not in gpu_label else []  # not NVIDIA's for others
-    return next((labels[name] for name in (*stated, *_LABELS[vendor]) if labels.get(name)), UNLABELLED)
+    told = ((name, labels.get(name, "")) for name in (*stated, *_LABELS[vendor]))
+    known = (text for name, text in told if text and (name not in _MODELS or recognised_gpu_type(text)))
+    return next(known, UNLABELLED)
 
 
 def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str) -> str:

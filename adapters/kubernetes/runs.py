@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated
@@ -10,14 +12,16 @@ from typing import Annotated
 from pydantic import Field
 
 from wattsched.adapters.kubernetes.objects import Condition, Metadata, Moment, Several
-from wattsched.adapters.kubernetes.reading import GANG
+from wattsched.adapters.kubernetes.reading import GANG, KubeNode
 from wattsched.adapters.parts import Part
+from wattsched.adapters.recorded import Recorded
 from wattsched.instances.gpu_parts import part_named
 from wattsched.reading.inputs import listed
 
 POD_GROUP = "kueue.x-k8s.io/pod-group-name"
+RAY, _OF_RAY = "ray.io/cluster", "ray.io/originated-from-cr-name"
 GROUPS = (
-    *(GANG, "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", "ray.io/cluster"),
+    *(GANG, "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", RAY),
     *("volcano.sh/job-name", "scheduling.x-k8s.io/pod-group", "batch.kubernetes.io/job-name", "job-name"),
 )
 """Labels of pods that run together, the widest first."""
@@ -54,7 +58,9 @@ class Owned(Metadata):
     def words(self) -> set[Name]:
         """Return names and UIDs, with the namespace, that a workload and its pods have in common."""
         found = {self.uid, *(word for one in self.owners for word in (one.name, one.uid))}
-        found |= {self.labels.get(label, "") for label in (POD_GROUP, *GROUPS)}
+        found |= {self.labels.get(label, "") for label in (POD_GROUP, _OF_RAY, *GROUPS)}
+        # KubeRay names the cluster of the RayJob train train-x9k2l, or train-raycluster-x9k2l.
+        found.add(re.sub("(-raycluster)?-[a-z0-9]{5}$", "", self.labels.get(RAY, "")))
         return {(self.namespace, word) for word in found if word}
 
 
@@ -77,7 +83,7 @@ class Run:
     excluded : str
         Why it is not in the trace, though it ran; or empty.
     job : (str, str)
-        Namespace and name of the Job that a pod is of; without a name where it is of none.
+        Namespace and name of the workload, or of a pod's Job; without a name where it is of none.
     """
 
     group: str
@@ -89,10 +95,36 @@ class Run:
     end_s: float
     limit_s: float
     seen_s: float
-    gpus: int
-    gpu_type: str
+    gpus: int = 0
+    gpu_type: str = ""
     excluded: str = ""
     job: Name = ("", "")
+
+    @property
+    def alike(self) -> tuple[str, str]:
+        """Return its group, and its GPU type if that is of parts of boards."""
+        return self.group, self.gpu_type if part_named(self.gpu_type).kind else ""
+
+
+def split_by_type(
+    run: Run, asked: Mapping[str, int], own: Iterable[KubeNode], nodes: Iterable[KubeNode], found: Recorded
+) -> list[Run]:
+    """Split a run that asks for GPUs by resource into one for each GPU type, as its own nodes have it.
+
+    The type of whole GPUs is empty if that is not clear. Parts of boards that none of its own nodes has are
+    those of most other nodes, or are named by the resource alone, as in ``1g.5gb``.
+    """
+    kinds = Counter[str]()
+    for resource, number in asked.items():
+        part, having = part_named(resource).kind, [node for node in own if resource in node.resources]
+        if (part or resource.endswith(".shared")) and not having:
+            having = [node for node in nodes if resource in node.resources]
+        products = Counter(node.resources[resource] for node in having)
+        if part and len(products) > 1:
+            found.tell("assumed", f"slices {part}, of which of several boards is not told: the most frequent")
+        kind = products.most_common(1)[0][0] if len(products) == 1 or (part and products) else part
+        kinds[kind] += number
+    return [replace(run, gpus=gpus, gpu_type=kind) for kind, gpus in sorted(kinds.items())] or [run]
 
 
 def unread_devices(others: Sequence[str]) -> str:
@@ -103,11 +135,12 @@ def unread_devices(others: Sequence[str]) -> str:
 def together(runs: Iterable[Run]) -> list[Run]:
     """Runs of a gang as one: those of a group that overlap, and hold their GPUs at the same time.
 
-    Others that overlap, such as pods of a Job that run one after the other, stay what they are.
+    Others that overlap, such as pods of a Job that run one after the other, stay what they are, and so do
+    slices beside those of another kind, or beside whole GPUs: each counts by its share of a board.
     """
     found, overlapping, busy_until_s = list[Run](), list[Run](), -inf
-    for run in sorted(runs, key=lambda run: (run.group, run.start_s)):
-        if overlapping and (run.group != overlapping[0].group or run.start_s >= busy_until_s):
+    for run in sorted(runs, key=lambda run: (run.alike, run.start_s)):
+        if overlapping and (run.alike != overlapping[0].alike or run.start_s >= busy_until_s):
             found += _joined(overlapping)
             overlapping, busy_until_s = [], -inf
         overlapping.append(run)
@@ -124,11 +157,9 @@ def _joined(runs: list[Run]) -> list[Run]:
     gpu_s = sum(run.gpus * (run.end_s - run.start_s) for run in runs)
     # Seconds in which all of them hold their GPUs.
     all_s = min(run.end_s for run in runs) - max(run.start_s for run in runs)
-    types = {run.gpu_type for run in runs}
-    # GPUs of several types count together, slices do not.
-    if gpus * all_s < GANG_PART * gpu_s or (len(types) > 1 and any(part_named(one).kind for one in types)):
+    if gpus * all_s < GANG_PART * gpu_s:
         return runs
-    states = {run.state for run in runs}
+    states, types = {run.state for run in runs}, {run.gpu_type for run in runs}
     return [
         replace(
             runs[0],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import inf
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from wattsched.adapters.kubernetes.runs import (
     Run,
     Seconds,
     TimedCondition,
+    split_by_type,
     together,
     unread_devices,
 )
@@ -29,7 +31,7 @@ from wattsched.adapters.kubernetes.workloads import FINISHED, Workload, pods_of,
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
-from wattsched.instances.gpu_parts import AS_ONE_TYPE, as_one_type
+from wattsched.instances.gpu_parts import part_named
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.job_lists import LONGEST_S
 from wattsched.reading.inputs import echo
@@ -44,6 +46,7 @@ _PAST = re.compile(r'"(?!deletion)(?:\w*[tT]ime|\w+stamp|\w+edAt)": "(\d{4}-\d\d
 
 PARTS = ("nvidia.com/gpumem", "nvidia.com/gpucores")
 """Beginnings of resources by which pods share GPUs that HAMi divides; their sizes are not read."""
+Seen = tuple[Mapping[str, Any], float]
 _BOUND = ("PodScheduled", "True")
 _ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
 """Conditions that a pod has from its end on, where it has no times of its containers."""
@@ -151,12 +154,17 @@ def recorded(
         GPU type to the known one that counts instead.
     """
     moments = [now_s] * len(items) if isinstance(now_s, int | float) else now_s
+    _require_one_cluster(items, moments)
     by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
     last_s = dict(sorted(zip((one["kind"] for one in items), moments, strict=True)))
-    for item, seen_s in _newest(items, moments):
+    lists = dict[str, list[tuple[float, KubeNode]]]()
+    for own in _sightings(items, moments):
+        (item, _), seen_s = own[-1], max(seen_s for _, seen_s in own)
+        if item["kind"] == "Node":
+            lists[item["metadata"]["name"]] = [(seen_s, read_node(one)) for one, seen_s in own]
         until_s = max(last_s.values()) if seen_s == last_s[item["kind"]] else seen_s
         by_kind[item["kind"]].append((item, until_s))
-    nodes = {node.name: node for item, _ in by_kind["Node"] if (node := read_node(item)).gpus}
+    nodes = {name: node for name, own in lists.items() if (node := own[-1][1]).gpus}
     found = Recorded()
     if nodes:
         found.cluster = _cluster(nodes, found, stand_ins)
@@ -165,20 +173,49 @@ def recorded(
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
     words = {word for document, _ in workloads for word in validated(Workload, document).words}
     created_s = {job.named: job.metadata.creation_s for job in jobs if job.metadata.creation_s is not None}
-    of_pods = list(_of_pods(pods, nodes, limits, words, found))
-    _take(
-        found, [*runs_of_workloads(workloads, nodes, limits, found), *_since_their_jobs(of_pods, created_s)]
-    )
+    of_pods = list(_of_pods(pods, nodes, lists, limits, words, found))
+    of_workloads = list(runs_of_workloads(workloads, nodes, limits, found))
+    _take(found, [*of_workloads, *_since_their_jobs(of_pods, created_s)])
+    of_a_pod = {word for pod, _ in pods for word in validated(Owned, pod["metadata"]).words}
+    rows = [validated(Workload, document) for document, _ in workloads]
+    alone = {(row.metadata.namespace, row.metadata.name) for row in rows if of_a_pod.isdisjoint(row.words)}
+    begun = {(pod.namespace, pod.start_s // TOGETHER_S) for pod in of_pods if pod.gpus and not pod.excluded}
+    minutes = [(run.namespace, run.start_s // TOGETHER_S) for run in of_workloads if run.job in alone]
+    if twice := sum(any((of, minute + k) in begun for k in (-1, 0, 1)) for of, minute in minutes):
+        what = f"{count(twice, 'workload')} without pods, as pods of none began at their time"
+        found.tell("doubtful", f"{what}: these may be its pods, and count twice")
     made_s = [validated(_Job, item).metadata.creation_s or 0.0 for item, _ in by_kind["Node"]]
     first_s = min((job.submitted_s for job in found.jobs), default=inf)
+    told = "in the cluster all of the time, as replays know no others"
     if later := sum(one_s > first_s for one_s in made_s):
-        what = f"{count(later, 'node')} made after the first job came"
-        found.tell("assumed", f"{what}: in the cluster all of the time, as replays know no others")
+        found.tell("assumed", f"{count(later, 'node')} made after the first job came: {told}")
+    if gone := sum(max(seen_s for seen_s, _ in lists[name]) < last_s["Node"] for name in nodes):
+        found.tell("assumed", f"{count(gone, 'node')} that later lists lack: {told}")
+    if changed := sum(any(one.kinds != own[-1][1].kinds for _, one in own) for own in lists.values()):
+        what = f"{count(changed, 'node')} with other GPUs in an earlier list"
+        found.tell("assumed", f"{what}: in the cluster as the last has it")
     there = {run.job for run in of_pods} | words
     for job in jobs:
         if job.start_s is not None and job.named not in there and (gpus := job.gpus):
             found.leave_out("Jobs whose pods are gone", gpus, job.lasted_s)
     return found
+
+
+def _require_one_cluster(items: Sequence[Mapping[str, Any]], moments: Sequence[float]) -> None:
+    """Refuse objects of one name that were there at the same time, as in the lists of two clusters."""
+    lives = defaultdict[tuple[str, str, str], list[tuple[float, str, float, Any]]](list)
+    for item, seen_s in zip(items, moments, strict=True):
+        named = validated(Metadata, item["metadata"])
+        if named.uid and named.creation_s is not None:
+            own = lives[item["kind"], named.namespace, named.name]
+            own.append((named.creation_s, named.uid, seen_s, item))
+    for (kind, namespace, name), own in lives.items():
+        for (_, uid, seen_s, item), (made_s, other, *_) in pairwise(sorted(own, key=lambda one: one[:3])):
+            _, ended, _ = _version((item, seen_s))
+            if uid != other and made_s + TOGETHER_S < (moment_of(item) if ended else seen_s):
+                called = echo(name if kind == "Node" else f"{namespace}/{name}")
+                told = f"there are two at the same time, with the uids {echo(uid)} and {echo(other)}"
+                raise InputError([f"{kind} {called}: {told}; import each cluster on its own"])
 
 
 def _since_their_jobs(runs: Sequence[Run], created_s: Mapping[Name, float]) -> Iterator[Run]:
@@ -191,30 +228,26 @@ def _since_their_jobs(runs: Sequence[Run], created_s: Mapping[Name, float]) -> I
         yield replace(run, created_s=min(run.created_s, created_s.get(run.job, inf))) if first else run
 
 
-def _newest(
-    items: Sequence[Mapping[str, Any]], moments: Sequence[float]
-) -> Iterable[tuple[Mapping[str, Any], float]]:
-    """Each object once, as it was last, though several lists have it; and when it was seen last.
+def _sightings(items: Sequence[Mapping[str, Any]], moments: Sequence[float]) -> Iterable[list[Seen]]:
+    """All that lists have of each object, each with when it was so, and the newest last.
 
     The API server counts versions up; where they are not told, what has ended is newer than what has not.
     """
-    known: dict[object, tuple[Mapping[str, Any], float]] = {}
-    for item, seen_s in sorted(zip(items, moments, strict=True), key=_version):
-        named = item["metadata"]
+    known = defaultdict[object, list[Seen]](list)
+    for seen in sorted(zip(items, moments, strict=True), key=_version):
+        item, named = seen[0], seen[0]["metadata"]
         # Of nodes there is one of a name at a time.
         uid = named.get("uid") if item["kind"] != "Node" else ""
-        key = item["kind"], uid or (named.get("namespace"), named["name"])
-        _, before_s = known.get(key, (item, seen_s))
-        known[key] = item, max(seen_s, before_s)
+        known[item["kind"], uid or (named.get("namespace"), named["name"])].append(seen)
     return known.values()
 
 
-def _version(seen: tuple[Mapping[str, Any], float]) -> tuple[int, bool, float]:
+def _version(seen: Seen) -> tuple[int, bool, float]:
     """Order of an object and when it was seen: by its version, whether it has ended, and that time."""
     item, seen_s = seen
     told, status = str(item["metadata"].get("resourceVersion")), item.get("status") or {}
-    conditions = status.get("conditions") if item["kind"] == "Workload" else ()
-    ended = any((one["type"], one["status"]) == FINISHED for one in conditions or ())
+    conditions = status.get("conditions") if item["kind"] in ("Workload", "Job") else ()
+    ended = any(one["status"] == "True" and one["type"] in (*ENDED, FINISHED[0]) for one in conditions or ())
     ended |= status.get("phase") in ("Succeeded", "Failed")
     return int(told) if re.fullmatch("[0-9]{1,20}", told) else 0, ended, seen_s
 
@@ -234,46 +267,50 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
 def _of_pods(
     documents: Iterable[Any],
     nodes: Mapping[str, KubeNode],
+    lists: Mapping[str, Sequence[tuple[float, KubeNode]]],
     limits: Mapping[Name, float],
     words: Set[Name],
     found: Recorded,
 ) -> Iterator[Run]:
-    """Yield runs of pods, of `documents` with when each was seen last, in seconds since 1970.
+    """Yield runs of pods by GPU type, of `documents` with when each was seen last, in seconds since 1970.
 
-    `limits` are the longest times of Jobs, in s; `words` tell pods of workloads, see `Owned.words`.
+    `lists` are the nodes as each list had them; `limits` the longest times of Jobs, in s; `words` tell pods
+    of workloads, see `Owned.words`.
     """
-    parts = converted = 0
-    foreign = Counter[str]()
+    parts, unfit, foreign = 0, 0, Counter[str]()
     for document, seen_s in documents:
         pod, status = read_pod(document), validated(_Status, document)
-        labels, node = pod.labels, nodes.get(pod.node)
+        labels = pod.labels
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
         start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
-        kinds = pod.kinds_on(node) if node else {"": pod.gpus}
-        of_one = as_one_type(kinds)
-        gpus, converted = sum(of_one.values()), converted + (of_one != kinds)
-        foreign[pod.node] += bool(nodes and gpus and pod.node and node is None)
-        parts += bool(gpus) and any(one.startswith(PARTS) for one in pod.others)
-        yield Run(
+        end_s = _end_s(pod, status, start_s) if pod.ended else inf
+        parts += bool(pod.gpus) and any(one.startswith(PARTS) for one in pod.others)
+        until_s, own = min(end_s, seen_s), lists.get(pod.node, [])
+        fits = [one for one in own if pod.gpus_on(one[1]) == pod.gpus <= one[1].gpus]
+        # The last list while it ran counts, else the one nearest to its end.
+        fits.sort(key=lambda one: (not start_s <= one[0] < until_s, abs(one[0] - until_s)))
+        unfit += bool(own) and not fits and start_s < until_s
+        foreign[pod.node] += bool(lists and pod.gpus and pod.node and not own)
+        run = Run(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
             user=labels.get(QUEUE, ""),
             state=pod.phase.lower(),
-            created_s=pod.created_s,
+            created_s=pod.created_s or inf,
             start_s=start_s,
-            end_s=_end_s(pod, status, start_s) if pod.ended else inf,
+            end_s=end_s,
             limit_s=min(pod.limit_s, limits.get((pod.namespace, job), inf)),
             seen_s=seen_s,
-            gpus=gpus,
-            gpu_type=next(iter(of_one)) if len(of_one) == 1 else "",
             job=(pod.namespace, job),
-            excluded=_counted_as(status.metadata, words) if gpus else unread_devices(pod.others),
+            excluded=_counted_as(status.metadata, words) if pod.gpus else unread_devices(pod.others),
         )
+        yield from split_by_type(run, pod.resources, [node for _, node in fits[:1]], nodes.values(), found)
     found.tell_foreign(+foreign, "pod")
-    if converted:
-        found.tell("converted", f"{AS_ONE_TYPE}: {count(converted, 'pod')}")
+    if unfit:
+        of = f"{count(unfit, 'pod')} with other GPUs, or more, than any list of their nodes has"
+        found.tell("doubtful", f"{of}: what they ask for counts")
     if parts:
         of = f"{count(parts, 'pod')} with parts of GPUs ({', '.join(PARTS)})"
         found.tell("doubtful", f"{of}: each counts as a whole one")
@@ -299,13 +336,14 @@ def _end_s(pod: KubePod, status: _Status, start_s: float) -> float:
 
 def _take(found: Recorded, runs: Iterable[Run]) -> None:
     """Put runs into the trace, those of a gang as one job, or count why not."""
-    used: list[Run] = []
+    used, there = list[Run](), {kind for machine in found.machines for kind in machine.kinds}
     for run in runs:
-        if (reason := _why_not(run)) and run.excluded and not run.gpus:
+        if (reason := _why_not(run, there)) and run.excluded and not run.gpus:
             found.left_out[reason] += 1  # nothing tells its GPU hours
         elif reason:
             found.leave_out(reason, run.gpus, min(run.end_s, run.seen_s) - run.start_s, run.gpu_type)
         else:
+            run = replace(run, gpu_type="") if there and run.gpu_type not in there else run
             used.append(run if run.end_s < inf else replace(run, end_s=run.seen_s, state="running"))
     for job in together(used):
         found.add(
@@ -330,17 +368,23 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
     found.note_gaps(["running"], f"counted until {until}, the newest time in the files")
     if len(used) > len(found.jobs):
         found.tell("noted", f"{count(len(used), 'run')} are {count(len(found.jobs), 'job')}: a gang is one")
+    if several := len({run.alike for run in used}) - len({run.group for run in used}):
+        found.tell("noted", f"GPUs of several kinds at once: one job for each, {several:,} more for it")
+    if undated := sum(run.created_s == inf for run in used):
+        found.tell("assumed", f"{count(undated, 'run')} without a time of creation: did not wait")
     found.tell("noted", "Kubernetes measures no energy; jobs have no watts")
 
 
-def _why_not(run: Run) -> str:
-    """Return why a run is not in the trace; empty where it is."""
+def _why_not(run: Run, there: Set[str]) -> str:
+    """Return why a run is not in the trace; empty where it is. `there` are the GPU types of nodes."""
     if run.excluded or not run.gpus:
         return run.excluded or "without GPUs"
     if run.start_s == inf:
         return "ended without a start" if run.end_s < inf else "still waiting"
     if run.end_s == inf and run.seen_s <= run.start_s:
         return "still running, but no later time is told"
+    if there and run.gpu_type not in there and part_named(run.gpu_type).kind:
+        return f"on slices {echo(run.gpu_type)}, which no node has"
     return "" if run.end_s > run.start_s else "ended at once, or nobody knows when"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
 from typing import Annotated, Any
@@ -13,12 +13,20 @@ from pydantic import AliasChoices, AliasPath, Field
 
 from wattsched.adapters.kubernetes.objects import Several, Texts
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_pod
-from wattsched.adapters.kubernetes.runs import Name, Owned, Run, Seconds, TimedCondition, unread_devices
+from wattsched.adapters.kubernetes.runs import (
+    Name,
+    Owned,
+    Run,
+    Seconds,
+    TimedCondition,
+    split_by_type,
+    unread_devices,
+)
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Recorded
 from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import common_name
-from wattsched.instances.gpu_parts import AS_ONE_TYPE, as_one_type
+from wattsched.instances.gpu_parts import part_named
 from wattsched.report.wording import count
 
 FINISHED = ("Finished", "True")
@@ -70,21 +78,20 @@ def runs_of_workloads(
     `documents` have when each was seen last, in seconds since 1970; `limits` are those of Jobs, in s. Waits
     are without that time.
     """
-    reclaimed = evicted = converted = 0
+    reclaimed = evicted = 0
     for document, seen_s in documents:
         row = validated(Workload, document)
-        run = _last_run(row, nodes, limits, seen_s)
+        runs = _last_runs(row, nodes.values(), limits, seen_s, found)
+        run, *_ = runs
         evicted_s = _since(row, "Evicted", status=None)
         if row.past_s is not None or (evicted_s < inf and evicted_s <= run.start_s):
-            found.leave_out("before an eviction", run.gpus, row.past_s or 0.0, run.gpu_type)
+            for one in runs:
+                found.leave_out("before an eviction", one.gpus, row.past_s or 0.0, one.gpu_type, one is run)
             evicted += run.start_s < inf and row.past_s is None
         reclaimed += bool(row.reclaimable)
-        converted += as_one_type(asked := _asked(row)) != asked
-        yield replace(run, created_s=min(run.created_s + (row.past_s or 0.0), run.start_s))
+        yield from (replace(one, created_s=one.created_s + (row.past_s or 0.0)) for one in runs)
     if evicted:
         found.tell("assumed", f"waits of {count(evicted, 'evicted workload')} have the earlier runs in them")
-    if converted:
-        found.tell("converted", f"{AS_ONE_TYPE}: {count(converted, 'workload')}")
     if reclaimed:
         told = "pods that have ended count as long as the others"
         found.tell("assumed", f"of {count(reclaimed, 'workload')}, {told}")
@@ -96,43 +103,33 @@ def _since(row: Workload, kind: str, status: str | None = "True") -> float:
     return next((moment_s for moment_s in held if moment_s is not None), inf)
 
 
-def _asked(row: Workload) -> dict[str, int]:
-    """GPUs of a workload by the resource that it asks for."""
-    asked = Counter[str]()
-    for pod, number in pods_of(row):
-        asked.update({name: number * each for name, each in pod.resources.items() if number})
-    return asked
-
-
-def _last_run(
-    row: Workload, nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], seen_s: float
-) -> Run:
-    """A workload since it was admitted last, with the pods that were admitted."""
-    pods = pods_of(row)
-    asked = as_one_type(_asked(row))
-    products = {
-        node.resources[name] for node in nodes.values() for name in asked.keys() & node.resources.keys()
-    }
+def _last_runs(
+    row: Workload, nodes: Collection[KubeNode], limits: Mapping[Name, float], seen_s: float, found: Recorded
+) -> list[Run]:
+    """A workload since it was admitted last, with the pods that were admitted, by GPU type."""
+    pods, asked = pods_of(row), Counter[str]()
+    for pod, number in pods:
+        asked.update({name: number * gpus for name, gpus in pod.resources.items() if number})
     flavors = {one.flavors[name] for one in row.assigned for name in asked.keys() & one.flavors.keys()}
-    named = {common_name(flavor) for flavor in flavors}
-    kinds = {kind for kind in products if named == {common_name(kind)}} or products
+    boards = {common_name(part_named(flavor).board) for flavor in flavors}
+    own = [node for node in nodes if boards & {common_name(part_named(kind).board) for kind in node.kinds}]
     of_owners_s = [limits.get((row.metadata.namespace, one.name), inf) for one in row.metadata.owners]
     others = [name for pod, number in pods if number for name in pod.others]
     finished = [one.reason or "finished" for one in row.conditions if (one.type, one.status) == FINISHED]
-    return Run(
+    run = Run(
         group=f"{row.metadata.namespace}/{row.metadata.name}",
         namespace=row.metadata.namespace,
         user=row.queue or "",
         state=finished[0].lower() if finished else "running",
-        created_s=row.metadata.creation_s or 0.0,
+        created_s=row.metadata.creation_s or inf,
         start_s=_since(row, "Admitted"),
         end_s=_since(row, "Finished"),
         limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods), *of_owners_s]),
         seen_s=seen_s,
-        gpus=(gpus := sum(asked.values())),
-        gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
-        excluded="" if gpus else unread_devices(others),
+        job=(row.metadata.namespace, row.metadata.name),
+        excluded="" if asked else unread_devices(others),
     )
+    return split_by_type(run, asked, own or nodes, nodes, found)
 
 
 def pods_of(row: Workload) -> list[tuple[KubePod, int]]:

@@ -30,12 +30,12 @@ _CURRENCIES = (
     "eur usd gbp chf sek nok dkk isk pln czk huf ron bgn cad aud nzd jpy cny inr brl mxn krw zar sgd"
 )
 _SIGNS = {"€": "EUR", "euro": "EUR", "$": "USD", "us$": "USD", "dollar": "USD", "£": "GBP"}
-_COINS = {"¢": "USD", "pence": "GBP", "p": "GBP"}
-"""Hundredths of which the name tells the currency."""
+_COINS = {"¢": "USD", "pence": "GBP", "p": "GBP", "gbx": "GBP", "usc": "USD", "euc": "EUR"}
+"""Hundredths of which the name tells the currency; ``GBp`` is read as ``GBX``, as case tells it from GBP."""
 _SLASH = r"[\s.·*]*(?:/|per)?\s*"
 _PER = r"(?P<prefix>[kmg]?)(?P<base>wh|j)(?:\^?-1|[\s_-]*e?l?)(?![a-z])"
 _CURRENCY = rf"(?:{'|'.join([*_CURRENCIES.split(), *map(re.escape, _SIGNS)])})s?"
-_COIN = r"(?:¢|pence|p|ct|cents?|c)"
+_COIN = r"(?:¢|pence|p|gbx|usc|euc|ct|cents?|c)"
 _MONEY = rf"(?P<coin>{_COIN})(?:\s+(?P<of>{_CURRENCY}))?|(?P<currency>{_CURRENCY})\s*(?P<part>{_COIN})?"
 _METRIC = r"(?<![A-Za-z/])(?P<prefix>(?i:milli|kilo|mega)?|[mkKMgG])(?P<base>{})(?![A-Za-z/])"
 _FORMS: dict[Quantity, str] = {
@@ -46,6 +46,8 @@ _FORMS: dict[Quantity, str] = {
     "money": rf"(?<![a-z])(?:(?:{_MONEY}){_SLASH}|(?:price|cost|tariff|money)\s*(?:/|per))\s*{_PER}"
     rf"|(?<![a-z])(?P<alone>{_CURRENCY})(?![a-z/])(?!\s*(?:/|per))",
 }
+_PART_OF_UNIT = rf"(?<=\s)(?:{_COIN}|(?:{'|'.join(_GRAMS)})s?|[kmg]?wh)$"
+"""End of a header that is a part of a unit, as in ``price_ct`` and ``co2_kg``."""
 _REMARKS = {"avg", "mean", "max", "min", "total", "sum", "lca", "utc", "local", "gross", "net", "spot", "day"}
 """Short words in round brackets that are no units."""
 
@@ -90,7 +92,7 @@ def without_unit(name: str, quantity: Quantity) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.replace("₂", "2").replace("_", " ")
+    return re.sub("GBp(?![a-zA-Z])", "GBX", text.replace("₂", "2").replace("_", " "))
 
 
 class Numbers:
@@ -142,6 +144,9 @@ class Numbers:
             told = "the header names no energy" if self._header else "no value names an energy"
             told = f"{unit.name} per kWh, as {told}"
             warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
+        if unit and re.search(r"\btons?\b", unit.name):
+            told = f"{echo(unit.name)}: a ton is metric, 1,000 kg"
+            warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
         if unit and unit.name[0] in "$¢":
             warnings.warn(f"{place}: assumed: {unit.name[0]} is of USD", NoticeWarning, stacklevel=3)
         if not self.stated:
@@ -160,4 +165,5 @@ def _unknown(name: str) -> str | None:
         if re.search(r"/| per ", inside) or re.fullmatch(r"[A-Za-z]{1,5}", inside):
             return None if inside.lower() in _REMARKS else str(inside)
     rate = re.search(r"\S*\s*(?:/| per |_per_)\s*\S+", name)
+    rate = rate or re.search(_PART_OF_UNIT, _plain(name), re.I)
     return rate[0].strip() if rate else None

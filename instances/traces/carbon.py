@@ -26,7 +26,7 @@ from wattsched.reading.inputs import Row, echo, listed, meant, rows_of
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
-MOST_PER_KWH = 1_000_000.0
+MOST_PER_KWH, FAR = 1_000_000.0, 10.0
 TIME_COLUMNS = (
     *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
     *("datetime", "timestamp", "point_time", "time", "date", "utc"),
@@ -183,7 +183,14 @@ def read_carbon(
         told = f"the times of '{time_column}' are the ends of steps of {step_s:g} s"
         warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=2)
     read.tell(source)
-    return CarbonTrace(begin_s, np.array(values), step_s, source, read.currency, zones.pop())
+    per_kwh = np.array(values)
+    sizes = np.unique(np.abs(per_kwh[np.isfinite(per_kwh)]))
+    if len(sizes) > 2 and sizes[-1] > FAR * sizes[-2]:
+        odd = int(np.nanargmax(np.abs(per_kwh)))
+        told = f"{per_kwh[odd]:g} per kWh at {shown(begin_s[odd])} is {sizes[-1] / sizes[-2]:,.0f} times"
+        told = f"doubtful: {told} any other; it may stand for a missing value"
+        warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
+    return CarbonTrace(begin_s, per_kwh, step_s, source, read.currency, zones.pop())
 
 
 def _clock_of(column: str) -> tuple[float | None, bool]:

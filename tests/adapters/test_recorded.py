@@ -142,3 +142,14 @@ def test_gpu_hours_of_a_slice_are_its_share_of_the_board(kind: str | None, share
     found.leave_out("for a reason", 4, 3600, kind)
     assert [one.gpu_h for one in found.table()] == pytest.approx([8 * share, 4 * share])
     assert found.lines()[0] == f"1 job, {8 * share:.4g} GPU h"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "treatment"), [({"a100": 4}, "assumed"), ({"a100": 4, "a100_1g.5gb": 7}, "doubtful")]
+)
+def test_jobs_of_no_clear_type_beside_slices_are_pointed_at(kinds: dict[str, int], treatment: str) -> None:
+    found = Recorded(machines=[Machine("n1", kinds)])
+    found.add(TraceJob("j", 0.0, 7200.0, 7), "completed", 0.0)
+    found.note_gaps([])
+    (row,) = found.entries
+    assert (row.treatment, row.gpu_h, row.what.partition(":")[0]) == (treatment, 14, "GPU type not clear")

@@ -49,6 +49,11 @@ MONEY = {
     "EUR ct/kWh": (1e-2, "EUR"),
     "GBP per MWh": (1e-3, "GBP"),
     "pence/kWh": (1e-2, "GBP"),
+    "GBp/kWh": (1e-2, "GBP"),
+    "GBX/MWh": (1e-5, "GBP"),
+    "gbp/kWh": (1.0, "GBP"),
+    "USc/kWh": (1e-2, "USD"),
+    "EUc/kWh": (1e-2, "EUR"),
     "price_nok_per_mwh": (1e-3, "NOK"),
     "price_per_mwh": (1e-3, ""),
 }
@@ -136,6 +141,13 @@ def test_an_energy_in_any_unit_is_the_same_joules(unit: str, value: float) -> No
         ("money", "price", ["1 EUR/MWh", "2"], "'2' has no unit, others of its column have"),
         ("money", "price", ["1", "2 EUR/MWh"], "'2 EUR/MWh' has a unit, others of its column have none"),
         ("money", "price [XYZ/MWh]", ["1"], "the unit 'XYZ/MWh' is not known"),
+        ("money", "price [ZAc/kWh]", ["1"], "the unit 'ZAc/kWh' is not known"),
+        ("money", "price_ct", ["1"], "column 'price_ct': the unit 'ct' is not known"),
+        ("money", "price cents", ["1"], "the unit 'cents' is not known"),
+        ("money", "price_GBp", ["1"], "is not known"),
+        ("money", "price_mwh", ["1"], "the unit 'mwh' is not known"),
+        ("carbon", "carbon_intensity_kg", ["1"], "the unit 'kg' is not known"),
+        ("carbon", "co2_lbs", ["1"], "the unit 'lbs' is not known"),
         ("money", "A$/MWh", ["1"], "the unit 'A$/MWh' is not known"),
         ("money", "C$/MWh", ["1"], "the unit 'C$/MWh' is not known"),
         ("money", "cost per hour", ["1"], "the unit 'cost per hour' is not known"),
@@ -182,3 +194,13 @@ def test_the_column_that_states_the_unit_is_taken_among_others(path: Path) -> No
     text = "Datetime (UTC),Datetime (Local),Price (USD/MWh)", "2022-03-07 00:00Z,2022-03-06 16:00,-4.5"
     trace = read_carbon(written(path, *text), quantity="money")
     assert (trace.per_kwh[0], trace.currency) == (pytest.approx(-0.0045), "USD")
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"), [("tons/MWh", True), ("ton/MWh", True), ("t/MWh", False), ("tonnes/MWh", False)]
+)
+def test_that_a_ton_is_metric_is_told(
+    path: Path, unit: str, told: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    assert per_kwh(path, unit, "0.4", "carbon") == (pytest.approx(400), "")
+    assert any("a ton is metric" in str(one.message) for one in recwarn) == told

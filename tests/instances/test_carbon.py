@@ -12,6 +12,7 @@ from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import ShiftingInstance, faults_of
 from wattsched.instances.traces.carbon import read_carbon, shown, utc_time
+from wattsched.reading.units import Quantity
 
 
 def written(folder: Path, text: str) -> Path:
@@ -266,3 +267,23 @@ def test_a_zone_names_the_column_of_intensities_and_of_prices(tmp_path: Path) ->
         horizon(one, prices, None)
     with pytest.warns(NoticeWarning, match="one.csv: assumed: the column 'DE' is taken, as there is no 'FR'"):
         assert horizon(grams, one, "FR").price_per_kwh == [9, 10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "odd", "doubtful"),
+    [
+        ("money", "-99999", True),
+        ("carbon", "99999", True),
+        ("carbon", "9999", True),
+        ("money", "-900", False),
+        ("carbon", "", False),
+    ],
+)
+def test_a_value_far_from_all_others_is_pointed_at(
+    tmp_path: Path, quantity: Quantity, odd: str, doubtful: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    path, unit = tmp_path / "odd.csv", {"carbon": "g/kWh", "money": "EUR/MWh"}[quantity]
+    hours = (f"2026-11-02T{hour:02}:00Z,{odd if hour == 5 else 100 + hour}" for hour in range(24))
+    path.write_text("\n".join([f"time,{unit}", *hours]))
+    read_carbon(path, quantity=quantity)
+    assert any("may stand for a missing value" in str(one.message) for one in recwarn) == doubtful

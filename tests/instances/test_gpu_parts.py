@@ -60,6 +60,8 @@ def test_whole_boards_are_no_parts(name: str) -> None:
 def test_a_slice_of_nobody_knows_what_is_told_and_may_be_said() -> None:
     told = gpu_type_named("1g.10gb")[1]
     assert told.startswith("counts as 1/7 of a board")
+    # No board but the A30, which has four slices, has 6 GB for each.
+    assert [part_named(name).share for name in ("2g.12gb", "1g.12gb")] == [Fraction(1, 2), Fraction(1, 7)]
     assert "is not known and counts as A100" in told
     assert recognised_gpu_type("1g.10gb") is None
     assert gpu_type_named("1g.10gb", "H100")[0].max_power_w == pytest.approx(100)

@@ -63,3 +63,18 @@ def workload(name: str, sets: list[tuple[str, int, int]], conditions: Any, **sta
         "spec": {"queueName": "lq", "podSets": made},
         "status": {"conditions": conditions, **status},
     }
+
+
+def cut(document: dict[str, Any], **numbers: int) -> dict[str, Any]:
+    """A node or pod with so many GPUs by resource: whole ones as `gpu`, slices as `s1g_10gb`."""
+    named = {f"nvidia.com/{'gpu' if name == 'gpu' else f'mig-{name[1:]}'}": n for name, n in numbers.items()}
+    texts = {name.replace("_", "."): str(number) for name, number in named.items()}
+    if document["kind"] == "Node":
+        return {**document, "status": {**document["status"], "capacity": texts, "allocatable": texts}}
+    return {**document, "spec": {**document["spec"], "containers": [{"resources": {"limits": texts}}]}}
+
+
+def made(document: dict[str, Any], uid: str, offset_s: int = 0, version: int | None = None) -> dict[str, Any]:
+    told = {"uid": uid, "creationTimestamp": time_of(offset_s)}
+    told |= {} if version is None else {"resourceVersion": str(version)}
+    return {**document, "metadata": {**document["metadata"], **told}}

@@ -451,9 +451,8 @@ def test_slices_of_several_types_in_one_pod_count_by_their_shares() -> None:
     mixed["spec"]["containers"][0]["resources"] = {"limits": resources}
     found = recorded([n1, mixed], NOW_S)
     assert gpu_hours(found.jobs) == pytest.approx(2.0)
-    assert any(
-        one.treatment == "converted" and "slices of several types" in one.what for one in found.entries
-    )
+    assert sorted(job.gpus for job in found.jobs) == [1, 4]
+    assert any("GPUs of several kinds at once: one job for each" in one.what for one in found.entries)
 
 
 def test_pods_on_nodes_that_no_list_has_are_pointed_at() -> None:

@@ -176,6 +176,5 @@ def test_slices_of_several_types_in_one_workload_count_by_their_shares() -> None
     }
     found = recorded([n1, ran], NOW_S)
     assert gpu_hours(found.jobs) == pytest.approx(2.0)
-    assert any(
-        one.treatment == "converted" and "slices of several types" in one.what for one in found.entries
-    )
+    assert sorted(job.gpus for job in found.jobs) == [1, 4]
+    assert any("GPUs of several kinds at once: one job for each" in one.what for one in found.entries)
