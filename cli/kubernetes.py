@@ -53,6 +53,8 @@ class KubernetesRounds(ClusterRounds):
         Pods that name this scheduler are ours.
     lease_namespace : str
         Namespace of the Lease that one process holds which applies.
+    node_key : str, optional
+        Key of 32 bytes by which agents on nodes know the settings of pods.
     kubeconfig : str, optional
         In place of the usual configuration.
     extender : str, optional
@@ -72,6 +74,7 @@ class KubernetesRounds(ClusterRounds):
     config_map: str | None = None
     scheduler_name: str = "wattsched"
     lease_namespace: str = "wattsched"
+    node_key: str | None = None
     kubeconfig: str | None = None
     extender: str | None = None
     tokens: str | None = None
@@ -85,6 +88,8 @@ class KubernetesRounds(ClusterRounds):
             refuse_given(("kubeconfig", "config_map"), "cannot be combined with --snapshot")
         else:
             require_extra("asking the API", "kubernetes")
+        if not self.apply:
+            refuse_given(("node_key",), "needs --apply")
         if self.extender is None:
             refuse_given(("tokens", "hosts", "all_pods"), "needs --extender")
             if self.changes and self.scheduler_name == DEFAULT_SCHEDULER:
@@ -146,14 +151,15 @@ class KubernetesRounds(ClusterRounds):
         """Return the rounds on the cluster; the stack holds its watches, Lease and extender."""
         from wattsched.adapters.kubernetes import snapshot
         from wattsched.adapters.kubernetes.actions import Actions
-        from wattsched.adapters.kubernetes.launches import Launches, key_beside
+        from wattsched.adapters.kubernetes.launches import Launches, key_beside, key_in
         from wattsched.adapters.kubernetes.lease import Lease, identity_of
         from wattsched.adapters.kubernetes.loop import Rounds
 
         actions: Any = Actions
         launches = Launches()
         if self.changes and self.journal is not None:
-            launches = Launches(key_beside(self.journal))
+            node_key = None if self.node_key is None else key_in(self.node_key)
+            launches = Launches(key_beside(self.journal), node_key)
             if self.extender is not None:
                 from wattsched.adapters.kubernetes.announcing import Announcing
 
@@ -199,6 +205,7 @@ class KubernetesRounds(ClusterRounds):
     config_map={"metavar": "NAMESPACE/NAME"},
     scheduler_name={"metavar": "NAME"},
     lease_namespace={"metavar": "NAME"},
+    node_key=FILE,
     kubeconfig=FILE,
     extender={"metavar": "[HOST:]PORT"},
     tokens={"metavar": "FILE"},

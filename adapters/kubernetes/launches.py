@@ -10,9 +10,10 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from secrets import token_bytes
+from typing import Any
 
 from pydantic import Field
 
@@ -21,6 +22,7 @@ from wattsched.adapters.options import Launched
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import write_atomically
 from wattsched.instances.sizing.option_rows import SETTINGS
+from wattsched.reading.inputs import open_file
 from wattsched.serve.permissions import FILE, keep_private
 from wattsched.topology.fields import Count, Name, Positive
 
@@ -35,7 +37,7 @@ def annotation(field: str) -> str:
     return PREFIX + field.replace("_", "-")
 
 
-# Settings are annotations of their own, too, for an agent on the node.
+# Settings are annotations of their own, too, for containers; agents on nodes read the launch.
 WRITTEN = {LAUNCH, *map(annotation, SETTINGS)}
 """Annotations of ours on pods that were started."""
 
@@ -55,6 +57,8 @@ class Launch(Launched):
         Pods of its gang by node, as they were to be bound.
     node : str
         Where another scheduler was told to bind it.
+    node_seal : str, optional
+        By which an agent on the node knows that we wrote the settings of its GPUs.
     seal : str
         By which we know that we wrote it, see `Launches`.
     """
@@ -63,6 +67,7 @@ class Launch(Launched):
     rate: Positive = 1.0
     gang: dict[Name, Count] | None = None
     node: Name | None = None
+    node_seal: str | None = None
     seal: str = Field("", pattern="^[0-9a-f]*$")
 
     def annotations(self) -> dict[str, str]:
@@ -79,22 +84,33 @@ def key_beside(journal: str | Path) -> bytes:
             keep_private(path)
         else:
             write_atomically(path, token_bytes(_KEY_BYTES), mode=FILE)
-        key = path.read_bytes()
+        return key_in(path)
     except OSError as error:
         raise InputError([f"cannot be used: {(error.strerror or str(error)).lower()}"], str(path)) from None
+
+
+def key_in(path: str | Path) -> bytes:
+    """Read the key in a file."""
+    with open_file(path) as file:
+        key = file.read()
     if len(key) != _KEY_BYTES:
         raise InputError([f"must have {_KEY_BYTES} bytes, has {len(key)}"], str(path))
     return key
 
 
 class Launches:
-    """Launches of pods by uid, each as we wrote it; without a key every launch is believed, as in shadow."""
+    """Launches of pods by uid, each as we wrote it; without a key every launch is believed, as in shadow.
 
-    def __init__(self, key: bytes | None = None) -> None:
-        self._key, self._known = key, dict[str, Launch]()
+    Agents on nodes have the `node_key` alone: it seals no watts, so that nobody on a node can forge these.
+    """
+
+    def __init__(self, key: bytes | None = None, node_key: bytes | None = None) -> None:
+        self._key, self._node_key, self._known = key, node_key, dict[str, Launch]()
 
     def sealed(self, launch: Launch) -> Launch:
         """Seal a launch that is to be written, and remember it."""
+        for_node = launch.model_dump(include={"uid", "frequency_mhz", "power_limit_w"}, exclude_none=True)
+        launch = launch.model_copy(update={"node_seal": _hmac(self._node_key, for_node) or None})
         sealed = launch.model_copy(update={"seal": self._seal(launch)})
         self._known[launch.uid] = sealed
         return sealed
@@ -121,8 +137,11 @@ class Launches:
         return launch if own and launch.uid == pod.uid else None
 
     def _seal(self, launch: Launch) -> str:
-        """HMAC of a launch by our key, in hexadecimal; empty without a key."""
-        if self._key is None:
-            return ""
-        said = json.dumps(launch.model_dump(exclude_none=True, exclude={"seal"}), sort_keys=True)
-        return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()
+        """HMAC of a launch by our key."""
+        return _hmac(self._key, launch.model_dump(exclude_none=True, exclude={"seal"}))
+
+
+def _hmac(key: bytes | None, document: Mapping[str, Any]) -> str:
+    """HMAC of a document by a key, in hexadecimal; empty without a key."""
+    said = json.dumps(document, sort_keys=True).encode()
+    return "" if key is None else hmac.new(key, said, hashlib.sha256).hexdigest()

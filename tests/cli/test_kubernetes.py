@@ -117,6 +117,17 @@ def test_a_first_round_that_fails_beside_the_watches_ends_cleanly(server: Server
     assert (done.returncode, done.stderr[:7]) == (2, "error: "), done.stderr
 
 
+def test_a_key_for_agents_that_is_none_is_named(server: Server, run: Run) -> None:
+    key = server.folder / "node-key"
+    command = ("kubernetes", "--apply", "--once", "--kubeconfig", server.kubeconfig, "--node-key", key)
+    for told in ("no such file", "must have 32 bytes, has 6"):
+        done = run(*command, "--journal", server.folder / "journal", code=2)
+        assert f"{key}: {told}" in done.stderr
+        key.write_text("short\n")
+    done = run("kubernetes", "--shadow", "--snapshot", SNAPSHOT, "--node-key", key, code=2)
+    assert "--node-key needs --apply" in done.stderr
+
+
 def test_watches_have_ended_when_they_are_closed(server: Server) -> None:
     mirror = Mirror(Api(str(server.kubeconfig)))
     assert mirror.snapshot()["nodes"] == []

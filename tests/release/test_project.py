@@ -47,7 +47,13 @@ def test_nothing_quick_reads_the_metadata() -> None:
 def test_every_file_tells_this_version(metadata: dict[str, Any]) -> None:
     own = metadata["project"]["version"]
     assert read("CITATION.cff")["version"] == own
-    for name in ("Dockerfile", "docs/commands.md", "deploy/deployment.yaml", "docs/kubernetes.md"):
+    for name in (
+        "Dockerfile",
+        "docs/commands.md",
+        "deploy/deployment.yaml",
+        "deploy/agent.yaml",
+        "docs/kubernetes.md",
+    ):
         assert set(IMAGE.findall(text_of(name))) == {own}, name
     assert f"## [{own}]" in text_of("CHANGELOG.md")
 

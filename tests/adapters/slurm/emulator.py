@@ -93,9 +93,10 @@ class SlurmWorld(World):
         """Answer nvidia-smi; now and then it refuses."""
         assert not dry_run
         gpus = [int(number) for number in words[2].split(",")]
-        if "--query-gpu=index,power.draw" in words:
-            watts = [f"{gpu}, {self.EACH_W.get(self.clock_mhz.get((node, gpu), 0), MOST_W)}" for gpu in gpus]
-            return "\n".join(["index, power.draw [W]", *watts]), ""
+        if "--query-gpu=index,uuid,power.draw" in words:
+            clocks = {gpu: self.clock_mhz.get((node, gpu), 0) for gpu in gpus}
+            watts = [f"{gpu}, GPU-{gpu}, {self.EACH_W.get(clocks[gpu], MOST_W)}" for gpu in gpus]
+            return "\n".join(["index, uuid, power.draw [W]", *watts]), ""
         assert words[3] == "-lgc"
         if self.rng.random() < self.refusing:
             return "", "is busy"
