@@ -85,6 +85,8 @@ class Cap(NamedTuple):
         Why the cap is not known, so that nothing may start; empty where it is.
     alarms : tuple of str
         What an operator has to see to.
+    next_s, next_w : mapping of str to float
+        When each cap changes next, in seconds since 1970, and its watts then.
     """
 
     now_w: Mapping[str, float]
@@ -92,6 +94,8 @@ class Cap(NamedTuple):
     later_w: Mapping[str, float]
     unknown: str = ""
     alarms: tuple[str, ...] = ()
+    next_s: Mapping[str, float] = {}
+    next_w: Mapping[str, float] = {}
 
     @property
     def cut_later(self) -> bool:
@@ -193,7 +197,9 @@ class Budget:
                     for watts in (now_w, soon_w, later_w):
                         watts[""] = min(watts[""], self.fail_safe_w)
             alarms.append(text)
-        return Cap(now_w, soon_w, later_w, unknown, tuple(alarms))
+        changes = {name: limit.next_change(last_s) for name, limit in limits.items()}
+        then = [{name: one[part] for name, one in changes.items() if one} for part in (0, 1)]
+        return Cap(now_w, soon_w, later_w, unknown, tuple(alarms), *then)
 
     def _times(self) -> tuple[float, float, list[str]]:
         """The first and the last time that it may be now, in seconds since 1970, and alarms of the clock."""

@@ -28,7 +28,7 @@ from wattsched.adapters.overdraw import (
     too_much,
 )
 from wattsched.adapters.quarantine import Clock
-from wattsched.adapters.rounds import Plan, Policy, Report, UnansweredError, tell
+from wattsched.adapters.rounds import Plan, Policy, Reason, Report, UnansweredError, tell
 from wattsched.instances.errors import InputError
 from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
@@ -36,7 +36,7 @@ from wattsched.serve.recorded import RecordedSession
 
 _WATCH_S = 0.5
 """Seconds between two looks at the cap while a decision is made."""
-_SHORT = "an announced cut would stop it soon after its start: waits for the cut"
+_SHORT = Reason("an announced cut would stop it soon after its start: waits for the cut", "cut")
 _UNKNOWN = {
     "gpu_types": {"none": {"idle_power_w": 0.0}},
     "nodes": [{"name": "none", "gpu_type": "none", "gpus": 1}],
@@ -116,7 +116,6 @@ class RoundLoop(ABC, Generic[ReportT]):
             cap = self.budget.cap()  # a cut is known also where the cluster does not answer
         report: ReportT = type(self).report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)
-        report.cap_w = None if math.isinf(cap.soon_w[""]) else cap.soon_w[""]
         looked = load
         load = self._enforce_cap(load, cap, report)
         load = self.prepared(load, cap, report)
@@ -225,7 +224,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         if plan is not None:
             return plan
         stops = self._stops_to_fit(load, cap.soon_w, report)
-        return Plan([], stops, dict.fromkeys(load.waiting, why) | reasons)
+        return Plan([], stops, dict.fromkeys(load.waiting, Reason(why, "undecided")) | reasons)
 
     def _postpone_excess(self, plan: Plan, load: Any, cap: Cap, report: ReportT) -> Plan:
         """Return a plan without the starts that would exceed a cap."""
@@ -358,10 +357,17 @@ class RoundLoop(ABC, Generic[ReportT]):
         if self.session.fault:
             text = f"{self.session.fault}: nothing starts, and the cap is kept"
             report.alarms += [text] if text not in report.alarms else []
-        margin_w = load.margin_w()
+        margin_w, source = load.margin_w(), self.correction and self.correction.source
+        watts = {"power_w": load.drawn_w, "cap_w": caps_w(load, cap.soon_w), "margin_w": margin_w}
+        measured_w = load.measured_w if source else {}
+        watts |= {"measured_w": measured_w, "next_cap_s": cap.next_s, "next_cap_w": cap.next_w}
+        for name in margin_w:
+            row = {field: of[name] for field, of in watts.items() if name in of}
+            report.domains[name] = {field: number for field, number in row.items() if number < math.inf}
+        report.cap_w, report.cap_unknown = report.domains[""].get("cap_w"), bool(cap.unknown)
+        report.margin_w, report.measured_w = margin_w[""], report.domains[""].get("measured_w")
         if self.correction is not None:
-            report.margin_w = margin_w[""]
-            report.measured_w = load.measured_w[""] if self.correction.source else None
+            report.unread_s = self.correction.silent_s if source else None
             report.notes += [f"readings: {fault}" for fault in self.correction.faults]
             if self.correction.silent_s > SILENT_S:
                 report.alarms.append(f"no reading has come for {SILENT_S:.0f} s: margins widen")

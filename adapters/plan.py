@@ -9,7 +9,7 @@ from typing import Any
 from wattsched.adapters.options import StatedOptions
 from wattsched.adapters.overdraw import kept_w
 from wattsched.adapters.quarantine import Clock
-from wattsched.adapters.rounds import Plan
+from wattsched.adapters.rounds import Plan, Reason
 from wattsched.instances.gpu_parts import host_of
 from wattsched.instances.sizing.tenants import Tenant, cohorts_of
 from wattsched.instances.units import J_PER_KWH
@@ -200,25 +200,25 @@ def undecided(plan: Plan, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str
     return [job for job in jobs if "current" not in job and job["name"] not in starting]
 
 
-def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = "") -> str:
+def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = "") -> Reason:
     """Say why none of the options of a job started, by their `needs`, or else by its `quota`."""
     needs = [one for one in needs if one.pool in left]
     fitting = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
     over = [excess for need in fitting if (excess := _over(need, left[need.pool]))]
     first = dict.fromkeys(name for one in needs for name in left[one.pool].first)
-    parts = list[str]()
+    parts = dict[str, str]()  # by kind
     if not fitting and needs:
         least = min(needs, key=lambda one: (one.gpus * one.times, -left[one.pool].holds(one.gpus)))
-        parts.append(_too_few(least, {one.pool: left[one.pool] for one in needs}))
+        parts["room"] = _too_few(least, {one.pool: left[one.pool] for one in needs})
     elif len(over) == len(fitting):
-        parts += [text for _, text in sorted(over)[:1]]
+        parts |= {"power": min(over)[1]} if over else {}
         first = dict.fromkeys(name for one in left.values() for name in one.first)
     elif quota:
-        parts.append(quota)
+        parts[getattr(quota, "kind", "quota")] = quota
     if first or not parts:
         go = "goes" if len(first) == 1 else "go"
-        parts.append(f"{listed(first, quote='', most=_NAMED) or 'others'} {go} first")
-    return "; ".join(parts)
+        parts["order"] = f"{listed(first, quote='', most=_NAMED) or 'others'} {go} first"
+    return Reason("; ".join(parts.values()), next(iter(parts)))
 
 
 def _too_few(need: Need, left: Mapping[str, Left]) -> str:

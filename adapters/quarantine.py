@@ -29,7 +29,7 @@ _ROW_S, _JOB_ROWS = 2e-5, 5
 def why(error: Exception) -> str:
     """Say why a job waits whose text raised something, also where nobody thought of it."""
     if isinstance(error, InputError):
-        return "; ".join(error.faults)
+        return error.faults[0] if len(error.faults) == 1 else "; ".join(error.faults)
     text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
     message = echo(" ".join(text.split()), quote="", most=200)
     return f"what it says cannot be used ({type(error).__name__}{': ' * bool(message)}{message})"

@@ -23,6 +23,18 @@ class UnansweredError(Exception):
     """The cluster did not answer, or refused; the message is one line."""
 
 
+class Reason(str):
+    """Reason why a job waits, and its kind; without one the job takes no part in decisions."""
+
+    kind: str
+
+    def __new__(cls, text: str, kind: str = "excluded") -> Reason:
+        """Make it of its text and its kind, one of those by which waiting jobs are counted."""
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """Settings by which rounds are decided and done.
@@ -56,6 +68,10 @@ class Report:
         In shadow mode the draw if the plan were carried out.
     margin_w, measured_w : float, optional
         Margin that the cap keeps for errors of the model, and the draw with jobs that are read as measured.
+    domains : dict of str to dict
+        These by power domain, '' for the site, and `next_cap_w` from the time `next_cap_s` (since 1970) on.
+    cap_unknown, unread_s : bool, float
+        Whether the cap is not known, and seconds without a reading; None where nothing is read.
     decided_s, took_s : float
         Seconds of the decision, and of the whole round.
     started, stopped, changed : dict
@@ -82,6 +98,9 @@ class Report:
     planned_w: float | None = None
     margin_w: float = 0.0
     measured_w: float | None = None
+    domains: dict[str, dict[str, float]] = field(default_factory=dict)
+    cap_unknown: bool = False
+    unread_s: float | None = None
     reason: str = ""
     gap: float | None = None
     decided_s: float = 0.0

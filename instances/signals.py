@@ -228,6 +228,16 @@ class PowerLimit:
         """Least limit at a time and for some seconds after it."""
         return float(self.least(np.array([time_s]), np.nextafter([time_s + ahead_s], np.inf))[0])
 
+    def next_change(self, time_s: float) -> tuple[float, float] | None:
+        """Return when the limit next becomes another after a time, and its watts (at the end of a ramp)."""
+        for at_s in np.unique([*self.begin_s, *self.end_s]).tolist():
+            if time_s < at_s < np.inf:
+                holds = (self.begin_s <= at_s) & (at_s < self.end_s)
+                watts = float(min([self.standing_w, *self.end_w[holds]]))
+                if not np.isclose(watts, self.least_from(np.nextafter(at_s, -np.inf))):
+                    return at_s, watts
+        return None
+
     def _lines(self) -> Iterator[tuple[float, float, float, float]]:
         columns = (self.begin_s, self.end_s, self.begin_w, self.end_w)
         return zip(*(column.tolist() for column in columns), strict=True)

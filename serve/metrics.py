@@ -29,10 +29,15 @@ class Metrics:
         self.solve_s = Histogram(
             "wattsched_solve_seconds", "Time to decide", buckets=_SECONDS, registry=self._registry
         )
+        self.actions = Counter("wattsched_actions", "Done to jobs", ["action"], registry=self._registry)
 
     def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
         """Tell a number that is asked for when it is read."""
         Gauge(name, about, registry=self._registry).set_function(value)
+
+    def by(self, label: str, name: str, about: str) -> Gauge:
+        """Return numbers to be set by the value of a label."""
+        return Gauge(name, about, [label], registry=self._registry)
 
     def watch_journal(self, journal: Journal) -> None:
         """Tell how full a journal is, and whether it can be written."""

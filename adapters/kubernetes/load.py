@@ -21,7 +21,7 @@ from wattsched.adapters.kubernetes.options import (
 )
 from wattsched.adapters.kubernetes.reading import HOST_PORT, KubeNode, KubePod, Site, seated
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
-from wattsched.adapters.rounds import start_text
+from wattsched.adapters.rounds import Reason, start_text
 from wattsched.instances.gpu_parts import host_of
 
 Ours = Callable[[KubePod], bool]
@@ -267,7 +267,7 @@ class Load(Drawing):
             if pod is None or not pod.waiting:
                 return tuple(found), "has changed meanwhile"
             if (node := self.place(pod, one.node)) is None:
-                return tuple(found), f"waits for room: {self._scarce(pod, one.node)}"
+                return tuple(found), Reason(f"waits for room: {self._scarce(pod, one.node)}", "room")
             found.append(Binding(pod, node, one.launch))
             self.take(found[-1])
         return tuple(found), ""

@@ -16,7 +16,7 @@ from wattsched.adapters.kubernetes.room import arranged, queued
 from wattsched.adapters.loop import RoundLoop
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
-from wattsched.adapters.rounds import Plan
+from wattsched.adapters.rounds import Plan, Reason
 from wattsched.serve.database import JournalError
 
 _ATTEMPTS = 4
@@ -142,7 +142,7 @@ class Rounds(RoundLoop[Report]):
         out = {name for name in waiting if name in roomless or (last and name not in known)}
         self.session.remove(sorted(out))
         round.jobs[:] = [job for job in round.jobs if job["name"] not in out]
-        round.left_out.update(dict.fromkeys(out, "others go first") | roomless)
+        round.left_out.update(dict.fromkeys(out, Reason("others go first", "order")) | roomless)
         return True
 
     def _pin(self, names: Collection[str], round: Round) -> None:

@@ -16,7 +16,7 @@ from wattsched.adapters.kubernetes.load import Binding, Load, Start
 from wattsched.adapters.kubernetes.options import KubeJob, complete
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod
 from wattsched.adapters.plan import Kept, Need, Round, left_of, undecided, why_over_quota, why_waiting
-from wattsched.adapters.rounds import Plan
+from wattsched.adapters.rounds import Plan, Reason
 from wattsched.instances.errors import InputError
 
 
@@ -78,7 +78,7 @@ def with_room(job: KubeJob, table: Mapping[str, list[Any]], empty: Room, now: Ro
     if not rows:
         text = ", ".join(sorted(set.union(*scarce.values())))
         what = "asks for more than nodes have" if all(never.values()) else "waits for room"
-        raise InputError([f"{what}: {text}"])
+        raise InputError([Reason(f"{what}: {text}", "room")])
     return {name: [column[i] for i in rows] for name, column in table.items()}
 
 
@@ -122,11 +122,11 @@ def queued(plan: Plan, round: Round, cap_w: Mapping[str, float]) -> dict[str, st
         needs = list(_needs(record, job, later))
         quota = why_over_quota(needs, record.get("tenant"), tenants, kept)
         if not quota and len(job.pods) > 1:
-            quota = "its nodes would not be whole"
+            quota = Reason("its nodes would not be whole", "room")
         open_to = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
         if open_to and not any(room.fits(job, one.pool) for one in open_to):
             scarce = sorted(set[str]().union(*(room.scarce(job, one.pool) for one in open_to)))
-            found[job.name] = f"waits for room: {', '.join(scarce)}"
+            found[job.name] = Reason(f"waits for room: {', '.join(scarce)}", "room")
         else:
             found[job.name] = why_waiting(needs, left, quota)
     return found

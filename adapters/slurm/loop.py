@@ -14,7 +14,7 @@ from wattsched.adapters.loop import RoundLoop
 from wattsched.adapters.overdraw import Adjustable, left_w, limits_w, over_w, settings_to_fit, too_much
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
-from wattsched.adapters.rounds import Plan
+from wattsched.adapters.rounds import Plan, Reason
 from wattsched.adapters.slurm.load import Load, Running, Start, load_of
 from wattsched.adapters.slurm.options import Ours, Row, SiteOptions, launch_of, rows_for
 from wattsched.adapters.slurm.plan import plan_of, queued, round_of, unclear
@@ -198,10 +198,11 @@ class Rounds(RoundLoop[Report]):
             if job.pending and job.held and job.reason == _IMPOSSIBLE and (launch := launch_of(job)):
                 self._let_wait(job.id, launch.released_s, f"Slurm could start it on no node ({_IMPOSSIBLE})")
         self._aside = {n: (until_s, why) for n, (until_s, why) in self._aside.items() if until_s > now_s}
-        return {number: f"{why}; others go first" for number, (_, why) in self._aside.items()}
+        return {number: why for number, (_, why) in self._aside.items()}
 
     def _let_wait(self, number: int, now_s: float, why: str) -> None:
-        self._aside[number] = now_s + max(_ASIDE_S, self.policy.start_s), why
+        reason = Reason(f"{why}; others go first", "order")
+        self._aside[number] = now_s + max(_ASIDE_S, self.policy.start_s), reason
 
     def round_of(self, load: Load, clock: Clock) -> Round:
         """The cluster and its jobs, as a session is told of them."""

@@ -148,7 +148,8 @@ def test_power_domains_have_limits_of_their_own_and_unknown_ones_are_refused() -
         ],
     }
     clocks = Clocks(file="cap.json", ahead_s=20, source=lambda: document, domains=["feed", "other"])
-    assert clocks.cap() == Cap(*[{"": math.inf, "feed": 900}] * 3)
+    then = {"next_s": {"feed": 100.0}, "next_w": {"feed": 400.0}}
+    assert clocks.cap() == Cap(*[{"": math.inf, "feed": 900}] * 3, **then)
     assert [clocks.watts(s, domain="feed") for s in (85, 20, 80, 30)] == [
         (900, 400),
         (400, 400),

@@ -143,7 +143,10 @@ def test_when_readings_stop_jobs_make_room_for_wider_margins_and_somebody_is_tol
     report = rounds(world, 12)
     before, margin_w = running(world), report.margin_w
     measured.works = False
+    assert (report.unread_s, report.domains[""]["measured_w"]) == (0.0, report.measured_w)
+    assert 0 < report.domains["feed"]["measured_w"] < report.measured_w
     report = rounds(world, 2)
+    assert report.unread_s == pytest.approx(60)
     assert "readings: the meter is broken" in report.notes
     assert report.alarms == []
     report = rounds(world, 40, each_s=120)

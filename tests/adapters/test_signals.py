@@ -142,3 +142,25 @@ def test_nothing_starts_that_an_announced_limit_would_stop_soon(world: World, do
     assert running(world) == (23, 7)
     later(world, 350)
     assert running(world)[domain is not None] == 3
+
+
+def test_a_report_has_the_watts_of_each_domain_the_next_change_and_kinds_of_reasons(world: World) -> None:
+    """Both adapters; the site's file caps the feed at 7 GPUs, and the signal at 2 for a while."""
+    write(world, 24, (300, 900, 2, "feed"), (600, None, 20, None))
+    report, begin_s = later(world, 1), world.true_s
+    site, feed = report.domains[""], report.domains["feed"]
+    assert (site["power_w"], site["cap_w"]) == (report.power_w, report.cap_w)
+    assert (feed["power_w"], feed["cap_w"]) == (FEED_IDLE_W + 7 * EACH_W, world.feed_w)
+    assert (site["margin_w"], "measured_w" in site) == (0.0, False)
+    assert [site["next_cap_s"], feed["next_cap_s"]] == pytest.approx([begin_s + 599, begin_s + 299])
+    assert (site["next_cap_w"], feed["next_cap_w"]) == (
+        world.idle_w + 20 * EACH_W,
+        FEED_IDLE_W + 2 * EACH_W,
+    )
+    assert [why.kind for why in report.waiting.values()] == ["power"]
+    json.dumps(report.document(), allow_nan=False)
+    world.file.write_text("{")
+    report = later(world, 1)
+    assert report.cap_unknown
+    assert {why.kind for why in report.waiting.values()} == {"undecided"}
+    assert report.domains["feed"] == feed, "what the file said is still told"

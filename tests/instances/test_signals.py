@@ -85,6 +85,30 @@ def test_the_least_limit_in_force_holds_at_every_second(
     assert np.all(steps <= np.array(told) + 1e-3)
 
 
+@given(st.lists(LIMITS, max_size=5), st.none() | st.just(800.0), st.integers(-60, 7500))
+def test_the_next_change_is_the_next_step_of_a_limit_without_ramps(
+    limits: list[dict[str, Any]], standing_w: float | None, second: int
+) -> None:
+    rows = [row(limit | {"ramp": None}) for limit in limits]
+    limit = Signal.model_validate({"power_w": standing_w, "limits": rows}).limit(None)
+    time_s, watts = limit.steps()
+    later = np.flatnonzero(time_s > BEGIN_S + second)
+    expected = (time_s[later[0]], watts[later[0]]) if len(later) else None
+    assert limit.next_change(BEGIN_S + second) == expected
+
+
+@pytest.mark.parametrize(
+    ("minute", "change"), [(-5, (0, 600)), (0, (30, 1000)), (2, (30, 1000)), (29, (30, 1000)), (31, None)]
+)
+def test_the_next_change_is_where_a_ramp_begins_and_goes_to_its_end(
+    minute: float, change: tuple[float, float] | None
+) -> None:
+    event = {"from": at(0), "to": at(30), "power_w": 600.0, "ramp_w_per_s": 2.0}
+    limit = Signal.model_validate({"power_w": 1000.0, "limits": [event]}).limit(None)
+    found = limit.next_change(BEGIN_S + 60 * minute)
+    assert (found and ((found[0] - BEGIN_S) / 60, found[1])) == change
+
+
 def test_a_table_says_the_same_as_a_document(tmp_path: Path) -> None:
     table, document = tmp_path / "july.csv", tmp_path / "july.json"
     table.write_text(f"from,to,power_w,share,ramp_w_per_s\n{at(0)},{at(60)},70000,,\n{at(90)},,60000,,\n")

@@ -322,17 +322,17 @@ FEED = {"name": "feed", "members": ["n0", "n1"], "power_cap_w": IDLE_W + 8 * USE
 
 
 @pytest.mark.parametrize(
-    ("gpus", "power_w", "options", "told"),
+    ("gpus", "power_w", "options", "kind", "told"),
     [
-        (7, 1e5, {}, "needs 7 GPUs on one node, 1 is free; "),
-        (5, IDLE_W + 8 * USED_W, {}, "the site would draw 4.7 kW with it, of a cap of 4.0 kW; "),
-        (5, 1e5, {"power_domains": [FEED]}, "'feed' would draw 4.7 kW with it, of a cap of 4.0 kW; "),
-        (5, 1e5, {"tenants": {"t": {"gpus": 9}}}, "needs 5 GPUs, the quota of 't' is 9, and 5 are used; "),
+        (7, 1e5, {}, "room", "needs 7 GPUs on one node, 1 is free; "),
+        (5, IDLE_W + 8 * USED_W, {}, "power", "the site would draw 4.7 kW with it, of a cap of 4.0 kW; "),
+        (5, 1e5, {"power_domains": [FEED]}, "power", "'feed' would draw 4.7 kW with it, of a cap of 4.0 kW;"),
+        (5, 1e5, {"tenants": {"t": {"gpus": 9}}}, "quota", "needs 5 GPUs, the quota of 't' is 9, and 5 are"),
     ],
 )
 @pytest.mark.parametrize("how", ["apply", "shadow"])
 def test_whoever_waits_is_told_why(
-    cluster: Cluster, how: str, gpus: int, power_w: float, options: Any, told: str
+    cluster: Cluster, how: str, gpus: int, power_w: float, options: Any, kind: str, told: str
 ) -> None:
     cluster.budget.power_w = power_w
     for i in range(3):
@@ -343,6 +343,7 @@ def test_whoever_waits_is_told_why(
     (*_, last) = sorted(started(report))
     assert all(why.startswith(told) and why.endswith("first") for why in report.waiting.values())
     assert all(last in why for why in report.waiting.values())
+    assert {why.kind for why in report.waiting.values()} == {kind}
 
 
 def test_where_idle_nodes_draw_more_than_the_cap_nothing_starts_and_it_is_told(cluster: Cluster) -> None:

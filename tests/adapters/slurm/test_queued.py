@@ -44,6 +44,7 @@ def test_every_job_that_waits_has_a_reason_that_is_true(cap_w: float, gpus: int)
         told = why[NUMBERS["plain"]]
         free, needs_w = max(len(later.free(node)) for node in ("g1", "g2", "g3")), later.power_w + gpus * 350
         assert not plan.starts or "first" in told
+        assert told.kind == ("order" if room and watts else "power" if room else "room")
         if not room:
             assert told.startswith(f"needs {gpus} GPU"), told
             assert f" on one node, {free} " in told
@@ -65,6 +66,7 @@ def test_the_cap_of_a_power_domain_is_named_and_one_that_idle_nodes_exceed(tmp_p
     round, decision = decided(site, 30_000.0, options)
     why = queued(plan_of(round, decision), round, {"": 30_000.0})
     assert why[NUMBERS["plain"]] == "'feed' would draw 10.3 kW with it, of a cap of 9.7 kW"
+    assert why[NUMBERS["plain"]].kind == "power"
 
     feed["power_cap_w"] = 100.0
     policy = Policy(Ours(), site_of({"power_domains": [feed]}))
