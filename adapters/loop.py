@@ -125,7 +125,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             # Nothing was done for the cap: that is part of the plan.
             load, then = looked, load.after(plan.stops, plan.begins)
             plan = replace(plan, stops={**report.stopped, **plan.stops})
-        if self.actions is not None and (cut := self.budget.cap()).cuts(cap):
+        if self.actions is not None and (cut := self.cut_since(cap, load)):
             load, cap = self._enforce_cap(self.look(), cut, report), cut
             plan = Plan([], {}, plan.reasons)
             report.notes.append("the cap was cut while this round was decided: nothing starts in it")
@@ -299,19 +299,19 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     def solve(self, round: Any, report: ReportT) -> Any:
         """Solve the session; None if it finds no decision. A cut of the cap, and `stop`, interrupt it."""
-        with self._cancel_on_cut():
+        with self._cancel_on_cut(round.load):
             made = self.session.solve(deadline_s=round.clock.left_s)
         report.take(made)
         return made.decision if made.decision.solved else None
 
     @contextmanager
-    def _cancel_on_cut(self) -> Iterator[None]:
+    def _cancel_on_cut(self, load: Any) -> Iterator[None]:
         """Cancel the solve in progress when the cap is cut, or `stop` is set."""
         before, done = self.budget.cap(), Event()
 
         def watch() -> None:
             while not done.wait(_WATCH_S):
-                if self.stop.is_set() or self.budget.cap().cuts(before):
+                if self.stop.is_set() or self.cut_since(before, load):
                     self.session.cancel()
 
         watcher = threading.Thread(target=watch, daemon=True)
@@ -321,6 +321,14 @@ class RoundLoop(ABC, Generic[ReportT]):
         finally:
             done.set()
             watcher.join()
+
+    def cut_since(self, before: Cap, load: Any) -> Cap | None:
+        """Return the cap now if it was cut: below what was announced, or below what is drawn; else None."""
+        if not (cap := self.budget.cap()).cuts(before):
+            return None
+        sudden = any(watts < before.soon_w.get(name, math.inf) for name, watts in cap.now_w.items())
+        above = over_w(load.without_leaving.drawn_w, limits_w(load, cap.now_w))
+        return cap if sudden or above else None
 
     def _stop(self, stops: Mapping[Any, str], load: Any, report: ReportT) -> None:
         """Stop jobs one by one, each for the reason that `stops` has; report what was done and refused."""
@@ -371,7 +379,9 @@ class RoundLoop(ABC, Generic[ReportT]):
             report.notes += [f"readings: {fault}" for fault in self.correction.faults]
             if self.correction.silent_s > SILENT_S:
                 report.alarms.append(f"no reading has come for {SILENT_S:.0f} s: margins widen")
-        caps, self._kept_w = kept_w(load, cap.now_w, margin_w), caps_w(load, cap.now_w)
+        later_w = self.budget.cap().now_w  # it may have risen while jobs started
+        allowed_w = {name: max(watts, later_w.get(name, math.inf)) for name, watts in cap.now_w.items()}
+        caps, self._kept_w = kept_w(load, allowed_w, margin_w), caps_w(load, cap.now_w)
         for name, above_w in over_w(then.drawn_w, caps).items():
             where = f" behind '{name}'" if name else ""
             text = f"{caps[name] + above_w:,.0f} W are drawn{where} by what may not be stopped"

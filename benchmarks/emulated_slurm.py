@@ -18,8 +18,11 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from itertools import count, zip_longest
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from benchmarks.ending import ended_by_signals, wait_until
@@ -29,11 +32,22 @@ ClusterT = TypeVar("ClusterT", bound="EmulatedSlurm")
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "scancel", "squeue", "sinfo", "scontrol")
 OF_ACCOUNTING = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 GPUS = 8
+AGENT = Path(__file__).resolve().parents[1] / "deploy" / "wattsched-agent"
 _ENTER = """#!/bin/sh
 exec unshare --mount sh -c 'mount --rbind /dev {root}/dev && mount --rbind /proc {root}/proc &&
 mount --bind {folder} {root}{folder} && exec chroot {root} /usr/bin/env PATH={path} "$@"' enter {name} "$@"
 """
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def agent_module() -> ModuleType:
+    """Return a module of its own with the code of the shipped agent."""
+    spec = spec_from_loader("wattsched_agent", SourceFileLoader("wattsched_agent", str(AGENT)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def roots() -> list[Path | None]:
@@ -78,8 +92,8 @@ class EmulatedSlurm:
     ----------
     nodes : int
         Of eight A100 each, `per_rack` to a switch.
-    prolog : str
-        Shell commands that slurmd runs before a job.
+    prolog, epilog : str
+        Shell commands that slurmd runs before and after a job.
     root : Path, optional
         Of another Debian, whose Slurm is run.
     gres : sequence of str, optional
@@ -98,6 +112,7 @@ class EmulatedSlurm:
         *,
         per_rack: int = 2,
         prolog: str = "",
+        epilog: str = "",
         root: Path | None = None,
         gres: Sequence[str] = (),
     ) -> None:
@@ -110,8 +125,9 @@ class EmulatedSlurm:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("state", "spool", "log", "run"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / "prolog").write_text(f"#!/bin/sh\n{prolog}\nexit 0\n")
-        (folder / "prolog").chmod(0o755)
+        for name, script in {"prolog": prolog, "epilog": epilog}.items():
+            (folder / name).write_text(f"#!/bin/sh\n{script}\nexit 0\n")
+            (folder / name).chmod(0o755)
         for number in range(max(sum(map(int, re.findall(r":(\d+)", one))) for one in self.gres.values())):
             device = folder / f"gpu{number}"
             if not device.exists():
@@ -154,6 +170,7 @@ class EmulatedSlurm:
             "ReturnToService": 2,
             "KillWait": 5,
             "Prolog": folder / "prolog",
+            "Epilog": folder / "epilog",
             "StateSaveLocation": folder / "state",
             "SlurmdSpoolDir": folder / "spool/%n",
             "SlurmctldPidFile": folder / "run/slurmctld.pid",

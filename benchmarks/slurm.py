@@ -22,7 +22,7 @@ from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -96,6 +96,8 @@ class Sample(NamedTuple):
 class Trial:
     """A cluster, the scheduler on it, and what was seen of both."""
 
+    command: ClassVar[tuple[str, ...]] = ("slurm", "--every", "2", "--deadline", "2", "--recount", "6")
+
     def __init__(self, cluster: EmulatedSlurm, seed: int) -> None:
         self.cluster, self.folder, self.seed = cluster, cluster.folder, seed
         self.log = self.folder / "runs.log"
@@ -105,14 +107,13 @@ class Trial:
         self.jobs: list[int] = []
         self.hostile: list[int] = []
         self.unanswered = 0
-        command = ("slurm", "--every", "2", "--deadline", "2", "--recount", "6")
         files = {
             "--budget": "cap.json",
             "--options": "options.json",
             "--journal": "journal",
             "--settings": "settings",
         }
-        self.scheduler = Scheduler(self.folder, command, files, cluster.environment)
+        self.scheduler = Scheduler(self.folder, self.command, files, cluster.environment)
 
     # -- jobs --------------------------------------------------------------------------------------------
 
@@ -144,6 +145,22 @@ class Trial:
             what, number, time_s = line.split()
             found[int(number)].append((what, float(time_s)))
         return found
+
+    def fates(self) -> dict[str, int]:
+        """Figures of what became of our jobs."""
+        runs = self.runs()
+        ends = {number: [t for what, t in notes if what == "end"] for number, notes in runs.items()}
+        again = [
+            len(ends[number]) > 1 or any(t > min(ends[number]) for what, t in notes if what == "start")
+            for number, notes in runs.items()
+            if ends[number]
+        ]
+        return {
+            "jobs": len(self.jobs),
+            "lost": sum(not ends.get(number) for number in self.jobs),
+            "revived": self.revived(),
+            "run twice": sum(again),
+        }
 
     def revived(self) -> int:
         """Jobs that slurmctld started once more after it had noted that they were done."""
@@ -234,8 +251,7 @@ def run(
 
 def figures(trial: Trial) -> dict[str, Any]:
     """Compute the figures of a trial."""
-    runs, rounds, samples = trial.runs(), trial.scheduler.rounds(), trial.samples
-    ends = {number: [t for what, t in notes if what == "end"] for number, notes in runs.items()}
+    rounds, samples = trial.scheduler.rounds(), trial.samples
     acted, below_s = [], 0.0
     for since_s in trial.scheduler.unannounced:
         # What was released just before may not even run yet, so one sample below the cap says little.
@@ -251,18 +267,10 @@ def figures(trial: Trial) -> dict[str, Any]:
             begun_s = first_s.setdefault(launched, sample.time_s)
             # A job that Slurm had on the node when it was drained may end there.
             on_drained |= {launched for node in nodes if begun_s > trial.drained.get(node, np.inf) + 3.0}
-    again = [
-        len(ends[number]) > 1 or any(t > min(ends[number]) for what, t in notes if what == "start")
-        for number, notes in runs.items()
-        if ends[number]
-    ]
     return {
         "nodes": trial.cluster.nodes,
-        "jobs": len(trial.jobs),
         "hostile": len(trial.hostile),
-        "lost": sum(not ends.get(number) for number in trial.jobs),
-        "revived": trial.revived(),
-        "run twice": sum(again),
+        **trial.fates(),
         "requeued": sum(len(one["stopped"]) for one in rounds),
         "samples": len(samples),
         "above the cap": sum(s.power_w > s.cap_w + 1e-6 for s in calm),

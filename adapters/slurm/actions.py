@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wattsched.adapters.slurm.load import Load, Running, Start
 from wattsched.adapters.slurm.options import Launch, Ours, gpu_settings, launch_of
@@ -26,8 +27,18 @@ from wattsched.serve.recorded import RecordedSession
 
 _MOST, _AGAIN_S = 20, 60.0
 """Reasons written in a round at most, as they take its time, and seconds until another one of a job."""
+_AT_ONCE = 8
+"""Commands that Slurm is given at once."""
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,200}")
 """Names of nodes that a settings file may have, in quotes of a shell."""
+
+
+class _Asked(NamedTuple):
+    """Commands of an action, its key in the journal and what is said of it there."""
+
+    key: str
+    about: Mapping[str, Any]
+    commands: Sequence[tuple[str, ...]]
 
 
 @dataclass
@@ -63,16 +74,23 @@ class Actions:
         about = launch.model_dump(exclude_none=True)
         return self._ask_of_job("start", job, launch.run, about, *_release(job, launch))
 
-    def change(self, running: Running, launch: Launch) -> str:
-        """Change clock and power limit of a running job; '' or why not.
+    def change(self, changes: Mapping[int, tuple[Running, Launch]]) -> dict[int, str]:
+        """Change clocks and power limits of running jobs, by number; return for each '' or why not.
 
-        The admin comment comes first: what it says counts, and `write_settings` brings the file up to it.
+        What is lowered goes into the files of all jobs first, so that no agent waits for Slurm: until the
+        admin comment says so, the watts before count. What is raised counts first.
         """
-        about = launch.model_dump(exclude_none=True, include={"power_w", *SETTINGS})
-        update = ("scontrol", "update", f"JobId={running.job.id}", f"AdminComment={launch.text()}")
-        kind = "lower" if launch.lowering else "raise"
-        refused = self._ask_of_job(kind, running.job, launch.run, about, update)
-        return refused or self._write_settings(running.job.id, settings_text(launch, running.job))
+        texts = {number: settings_text(launch, one.job) for number, (one, launch) in changes.items()}
+        for number, (one, launch) in changes.items():
+            if launch.power_w < one.launch.power_w:
+                self._write_settings(number, texts[number])
+        asked = list[_Asked]()
+        for one, launch in changes.values():
+            about = launch.model_dump(exclude_none=True, include={"power_w", *SETTINGS})
+            kind = "lower" if launch.lowering else "raise"
+            asked.append(self._of_job(kind, one.job, launch.run, about, _comment(one.job.id, launch)))
+        outcomes = dict(zip(changes, self._ask_all(asked), strict=True))
+        return {number: no or self._write_settings(number, texts[number]) for number, no in outcomes.items()}
 
     def write_settings(self, load: Load) -> list[str]:
         """Tell agents which GPUs running jobs have, and which settings; return why that could not be done."""
@@ -85,12 +103,12 @@ class Actions:
 
     def confirm(self, load: Load) -> None:
         """Let the watts before a change not count any more for jobs that have the new settings for sure."""
-        for number, one in load.ours.items():
-            if one.settled and one.launch.lowering:
-                self.require()
-                comment = one.launch.model_copy(update={"lowering": None}).text()
-                with suppress(SlurmError):
-                    ask("scontrol", "update", f"JobId={number}", f"AdminComment={comment}")
+        commands = [
+            _comment(number, one.launch.model_copy(update={"lowering": None}))
+            for number, one in load.ours.items()
+            if one.settled and one.launch.lowering
+        ]
+        self._outcomes([[command] for command in commands])
 
     def stop(self, job: SlurmJob, why: str) -> str:
         """Requeue a running job and hold it; '' or why not.
@@ -109,7 +127,7 @@ class Actions:
 
         Of the commands of 22.05 only this one does; it reads slurm.conf again, too.
         """
-        return self._ask(f"recount-round{self.number}", {"action": "recount"}, ("scontrol", "reconfigure"))
+        return self._ask(f"recount-round{self.number}", {"action": "recount"}, [("scontrol", "reconfigure")])
 
     def give_back(self, jobs: Iterable[SlurmJob], ours: Ours) -> dict[int, str]:
         """Leave our jobs to Slurm, and return them, each with why Slurm refused, '' where it did not.
@@ -169,21 +187,48 @@ class Actions:
         self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
     ) -> str:
         """Give commands as `_ask`, with a key for this run of a job and this round in the journal."""
-        key = f"{job.id}-{job.submit_s:.0f}-run{run}-{kind}-round{self.number}"
-        return self._ask(key, {"action": kind, "job": job.id, **about}, *commands)
+        return self._ask(*self._of_job(kind, job, run, about, *commands))
 
-    def _ask(self, key: str, about: Mapping[str, Any], *commands: tuple[str, ...]) -> str:
+    def _of_job(
+        self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
+    ) -> _Asked:
+        key = f"{job.id}-{job.submit_s:.0f}-run{run}-{kind}-round{self.number}"
+        return _Asked(key, {"action": kind, "job": job.id, **about}, commands)
+
+    def _ask(self, key: str, about: Mapping[str, Any], commands: Sequence[tuple[str, ...]]) -> str:
         """Give Slurm commands, with a line in the journal before and after; '' or why it refused one."""
+        return self._ask_all([_Asked(key, about, commands)])[0]
+
+    def _ask_all(self, asked: Iterable[_Asked]) -> list[str]:
+        """Give the commands of several jobs at once, each with lines in the journal as `_ask`."""
         self.require()
-        outcome = ""
-        with self.journal.acting(key, about, starts=about["action"] in ("start", "raise")) as found:
+        with ExitStack() as stack:
+            found, commands = list[dict[str, str]](), list[Sequence[tuple[str, ...]]]()
+            for one in asked:
+                starts = one.about["action"] in ("start", "raise")
+                found.append(stack.enter_context(self.journal.acting(one.key, one.about, starts=starts)))
+                commands.append(one.commands)
+            outcomes = self._outcomes(commands)
+            for record, outcome in zip(found, outcomes, strict=True):
+                record["outcome"] = outcome or "done"
+        return outcomes
+
+    def _outcomes(self, commands: Sequence[Sequence[tuple[str, ...]]]) -> list[str]:
+        """Give commands to Slurm, each sequence in its order; return for each '' or why one was refused."""
+
+        def outcome(some: Sequence[tuple[str, ...]]) -> str:
             try:
-                for command in commands:
+                for command in some:
+                    self.require()
                     ask(*command)
             except SlurmError as error:
-                outcome = str(error)
-            found["outcome"] = outcome or "done"
-        return outcome
+                return str(error)
+            return ""
+
+        if len(commands) < 2:
+            return [outcome(some) for some in commands]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return [*pool.map(outcome, commands)]
 
     def _write_settings(self, number: int, text: str) -> str:
         """Write the settings of a job, where they are other ones; '' or why they cannot be written."""
@@ -196,6 +241,11 @@ class Actions:
             return f"its settings cannot be written: {(error.strerror or str(error)).lower()}"
         self._written[number] = text
         return ""
+
+
+def _comment(number: int, launch: Launch) -> tuple[str, ...]:
+    """Return the command that writes a launch into the admin comment of a job."""
+    return "scontrol", "update", f"JobId={number}", f"AdminComment={launch.text()}"
 
 
 def _release(job: SlurmJob, launch: Launch) -> tuple[tuple[str, ...], tuple[str, ...]]:

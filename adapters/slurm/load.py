@@ -73,9 +73,13 @@ class Running:
 
     @property
     def adjustable(self) -> bool:
-        """True if it runs, and agents of all its nodes can change its settings: none has failed to."""
+        """True if it runs, and agents of all its nodes can change its settings: none has failed to.
+
+        Slurm tells no GPUs of some jobs that started while slurmctld did, and agents can know none.
+        """
         failed = any(one is not None and one.failed for one in self.reports)
-        return self.job.running and self.answered and not failed
+        told = all(self.job.gpus.get(node) for node in self.gpus)
+        return self.job.running and self.answered and told and not failed
 
     @cached_property
     def settled(self) -> bool:

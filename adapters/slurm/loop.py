@@ -138,8 +138,9 @@ class Rounds(RoundLoop[Report]):
 
     def lower(self, changes: Collection[Start], load: Load, report: Report) -> None:
         """Lower settings of running jobs; what is refused is noted."""
+        outcomes = self.actions.change({one.name: (load.ours[one.name], one.launch) for one in changes})
         for change in changes:
-            if refused := self.actions.change(load.ours[change.name], change.launch):
+            if refused := outcomes[change.name]:
                 report.notes.append(f"the settings of job {change.name} were not lowered: {refused}")
             else:
                 report.changed[change.name] = str(change)
@@ -247,7 +248,10 @@ class Rounds(RoundLoop[Report]):
         if not running and (scarce := load.lacks(job, launch)):
             self._let_wait(number, load.site.time_s, f"{scarce} are taken")
             return f"waits for room: {scarce}"
-        refused = self.actions.change(running, launch) if running else self.actions.start(Start(job, launch))
+        if running:
+            refused = self.actions.change({number: (running, launch)})[number]
+        else:
+            refused = self.actions.start(Start(job, launch))
         if refused:
             what = "keeps its settings" if running else "was not released"
             report.notes.append(f"job {number} {what}: {refused}")

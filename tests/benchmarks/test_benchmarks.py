@@ -24,6 +24,7 @@ OTHERS = {
     "benchmarks.library": "has no quick form: test_library.py runs it",
     "benchmarks.placement": "takes minutes on the public lists: test_placement.py has smaller ones",
     "benchmarks.slurm": "the tests of the adapter run it",
+    "benchmarks.slurm_signals": "the tests of the adapter run it",
     "benchmarks.kubernetes_cluster": "the tests of the adapter run it",
     "benchmarks.studies.gavel_simulator": "needs a checkout of the simulator",
     "benchmarks.studies.sia_simulator": "needs a checkout of the simulator",

@@ -9,8 +9,8 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from benchmarks.emulated_slurm import agent_module
 from tests.adapters.histories import BASE_W, FEED, GPUS, IDLE_W, MOST_W, NODES, TABLES, World, added_up
-from tests.adapters.slurm.agents import agent_module
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm import actions, loop, snapshot
 from wattsched.adapters.slurm.actions import Actions
@@ -340,6 +340,7 @@ def patched(monkeypatch: Any) -> type[SlurmWorld]:
 
     for module in (snapshot, actions):
         monkeypatch.setattr(module, "ask", ask)
+    monkeypatch.setattr(actions, "_AT_ONCE", 1)  # what happens follows from the seed
     monkeypatch.setattr(loop, "_LOOK_S", 0.0)
     monkeypatch.setattr(loop, "_SETTLE_S", 0.01)
     monkeypatch.setattr(loop, "_CONFIRM_S", 0.02)

@@ -372,6 +372,18 @@ def test_everything_at_once(root: Path | None, load_script: Any, folder: Path) -
 
 
 @once
+@pytest.mark.usefixtures("emulated")
+def test_signals_are_kept_by_watts_that_the_model_does_not_know(load_script: Any, folder: Path) -> None:
+    script = load_script("slurm_signals")
+    # The last four of its signals; one is announced ten seconds before, and one not at all.
+    found = script.run(folder, nodes=4, jobs=16, seed=1, limit_s=150.0, seconds=(20, 60), first_s=-290.0)
+    exact = ("lost", "revived", "above", "restarted", "exit code")
+    assert {name: found[name] for name in exact} == dict.fromkeys(exact, 0)
+    assert found["changes"] > 0
+    assert found["most, of the cap"] <= 1.0
+
+
+@once
 def test_a_signal_ends_it(cluster: Any, load_script: Any, folder: Path) -> None:
     trial = load_script("slurm").Trial(cluster, 0)
     (folder / "options.json").write_text("{}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_a_job_whose_agent_cannot_set_clocks_is_told_of_and_counts_as_before(wor
 def test_another_process_of_ours_goes_on_with_a_cut(world: SlurmWorld) -> None:
     (job,) = running(world, 8)
     world.write_cap(world.idle_w + 8 * LOW_W)
-    world.kill_after = 1  # the admin comment is written, and the settings are not
+    world.kill_after = 1  # the admin comment is written, and no agent has looked
     assert world.round() is None
     assert world.jobs[job].launch["before_w"] == 8 * 400.0
     assert world.jobs[job].launch["frequency_mhz"] == 1005
@@ -136,6 +137,34 @@ def test_another_process_of_ours_goes_on_with_a_cut(world: SlurmWorld) -> None:
     assert (report.stopped, clocks(world, job)) == ({}, {1005})
     assert report.power_w == world.idle_w + 8 * LOW_W
     assert "lowering" not in world.jobs[job].launch
+
+
+def test_agents_do_not_wait_for_slurm_to_lower_clocks(world: SlurmWorld) -> None:
+    first, second = running(world, 8, 4)
+    world.write_cap(world.idle_w + 12 * LOW_W)
+    world.kill_after = 0  # Slurm has noted nothing
+    assert world.round() is None
+    world.act()
+    assert clocks(world, first) == clocks(world, second) == {1005}
+    # Of what Slurm does not know nothing counts.
+    assert world.rounds.look().power_w == world.idle_w + 12 * EACH_W
+    report = world.rounds.round()
+    assert (report.stopped, sorted(report.changed)) == ({}, [first, second])
+    assert report.power_w == world.idle_w + 12 * LOW_W
+
+
+def test_clocks_are_raised_after_slurm_has_noted_it(world: SlurmWorld) -> None:
+    (job,) = running(world, 8)
+    cut(world, 8, LOW_W)
+    world.rounds.round()
+    world.write_cap(world.idle_w + 8 * EACH_W)
+    world.kill_after = 0
+    assert world.round() is None
+    world.act()
+    assert clocks(world, job) == {1005}
+    assert list(world.rounds.round().changed) == [job]
+    world.act()
+    assert clocks(world, job) == {1410}
 
 
 def test_the_watts_before_a_change_count_until_agents_report_it(world: SlurmWorld) -> None:
@@ -147,9 +176,9 @@ def test_the_watts_before_a_change_count_until_agents_report_it(world: SlurmWorl
     assert record["options"]["frequency_mhz"] == [1005, 1410]
     least = min(rows, key=lambda row: row.power_w)
     change = load.ours[job].changed(least, rows[one.now].rate)
-    assert world.rounds.actions.change(load.ours[job], change.launch) == ""
+    assert world.rounds.actions.change({job: (load.ours[job], change.launch)}) == {job: ""}
     # Twice is as once.
-    assert world.rounds.actions.change(load.ours[job], change.launch) == ""
+    assert world.rounds.actions.change({job: (load.ours[job], change.launch)}) == {job: ""}
     assert world.rounds.look().power_w == world.idle_w + 8 * EACH_W
     world.dead = set()
     assert world.rounds.look().power_w == world.idle_w + 8 * LOW_W
@@ -250,3 +279,65 @@ def test_reports_of_agents_correct_their_jobs(world: SlurmWorld) -> None:
     world.rounds.correction = Correction(source=Reports(world.folder / "settings"))
     launch = world.rounds.look().ours[job].launch
     assert launch.corrected(1.0).power_w == pytest.approx(8 * 400.0)
+
+
+def test_a_cap_that_rises_while_jobs_start_raises_no_alarm(
+    world: SlurmWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world, 8)
+    job = world.made + 1
+    world._add(8, json.dumps({"wattsched": {"options": "of8"}}))
+    world.rounds.correction = Correction(0.1)
+    margin_w = world.rounds.look().margin_w()[""]
+    # Both fit with the margin of one of them, and later with that of both.
+    world.write_cap(world.idle_w + 16 * EACH_W + 1.2 * margin_w)
+    decided = world.rounds.decided
+
+    def rises(*arguments: Any) -> Any:
+        plan = decided(*arguments)
+        world.write_cap(world.idle_w + 24 * EACH_W)
+        return plan
+
+    monkeypatch.setattr(world.rounds, "decided", rises)
+    report = world.rounds.round()
+    assert (list(report.started), report.alarms) == ([job], [])
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_jobs_start_while_a_limit_falls_as_it_was_announced(
+    world: SlurmWorld, monkeypatch: pytest.MonkeyPatch, announced: bool
+) -> None:
+    (job,) = running(world, 8)
+    world._add(8, json.dumps({"wattsched": {"options": "of8"}}))
+    ramp = {"from": datetime.fromtimestamp(world.true_s - 10, UTC).isoformat(), "ramp_w_per_s": 100.0}
+    signal: dict[str, Any] = {"format": "wattsched-signal/1", "baseline_w": world.idle_w + 40 * EACH_W}
+    signal["limits"] = [ramp | {"power_w": world.idle_w + 16 * EACH_W}] if announced else []
+    world.file.write_text(json.dumps(signal))
+    decided = world.rounds.decided
+
+    def falls(*arguments: Any) -> Any:
+        plan = decided(*arguments)
+        world.true_s += 2
+        limit = ramp | {"power_w": world.idle_w + 12 * EACH_W, "ramp_w_per_s": 1e9}
+        signal["limits"] = signal["limits"] or [limit]
+        world.file.write_text(json.dumps(signal))
+        return plan
+
+    monkeypatch.setattr(world.rounds, "decided", falls)
+    report = world.rounds.round()
+    assert (list(report.started), report.stopped) == ([job + 1] if announced else [], {})
+    assert any("the cap was cut" in note for note in report.notes) == (not announced)
+
+
+def test_nobody_waits_for_settings_of_a_job_whose_gpus_slurm_does_not_tell(
+    world: SlurmWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, untold = running(world, 8, 4)
+    row = world._row
+
+    def without(job: Any) -> dict[str, Any]:
+        return row(job) | ({"gres_detail": ["gpu:A100:0(IDX:)"]} if job.id == untold else {})
+
+    monkeypatch.setattr(world, "_row", without)
+    report = cut(world, 12, LOW_W)
+    assert (list(report.stopped), list(report.changed)) == ([untold], [told])

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.emulated_slurm import AGENT
 from tests.adapters.processes import wait_for
-from tests.adapters.slurm.agents import AGENT
 from tests.adapters.trust import trusting
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
