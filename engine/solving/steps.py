@@ -52,6 +52,8 @@ _LONG_S = 0.05
 # Seconds that a solver gets to end once its call is stopped; the rest is for checking its decision.
 _ENDING_S = 0.1
 _ROUNDING = 1e-6
+_MOVING = 0.7
+"""Part of the time for the program that knows no price of moves: the rest is for a decision without moves."""
 _CLOSE = 0.8
 """Part of the gap to which a program that bounds nothing by itself is solved: prices prove a little less."""
 # The heuristic takes about as long as the call has taken so far. Where more than `_AMPLE` times that is left,
@@ -276,6 +278,7 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
             left_s = call.timer.remaining_s()
             kept_s = _HEURISTIC_TIMES * call.timer.elapsed_s() if heuristic_late else 0.0
             share = 1.0 - kept_s / left_s if left_s else 1.0
+            share *= 1.0 if call.in_place is None else _MOVING
             # A program that bounds nothing by itself is a little above what prices prove.
             close = _CLOSE if model.outside == -np.inf else 1.0
             solution = _by_solver(call, model.program, start, share, close * call.limits.gap)

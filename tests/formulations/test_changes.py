@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -19,6 +20,9 @@ from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import verdict_on
 from wattsched.results.result import Result
+from wattsched.solvers.solution import Solution, Start
+from wattsched.solving import steps
+from wattsched.solving.call import Call
 
 SUMS = sorted(name for name, objective in OBJECTIVES.items() if objective.combine == "sum")
 ROUNDS = st.one_of(small_instances(), instances_with_sets())
@@ -130,12 +134,7 @@ def test_moves_have_a_price(
         assert result.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("capacity", ["blocks", "nodes"])
-@pytest.mark.parametrize("kinds", [False, True])
-@pytest.mark.parametrize(("price", "moves", "gpus"), [(0.0, 1, 4), (0.5, 1, 4), (2.0, 0, 2), (9.0, 0, 2)])
-def test_who_would_move_others_takes_what_is_free(
-    capacity: str, kinds: bool, price: float, moves: int, gpus: int
-) -> None:
+def newcomer(capacity: str, price: float) -> Instance:
     """The newcomer is worth 4 with four GPUs, for which another job has to move, and 3 with two."""
     nodes = ["n0", "n1"] if capacity == "nodes" else ["n"]
     each = 4 if capacity == "nodes" else 8
@@ -160,7 +159,17 @@ def test_who_would_move_others_takes_what_is_free(
         "cluster": cluster, "jobs": [*jobs, {"name": "new", "options": grows}],
         "objective": "goodput", "change_cost": price,
     }  # fmt: skip
-    instance = Instance.model_validate(document)
+    return Instance.model_validate(document)
+
+
+@pytest.mark.parametrize("capacity", ["blocks", "nodes"])
+@pytest.mark.parametrize("kinds", [False, True])
+@pytest.mark.parametrize(("price", "moves", "gpus"), [(0.0, 1, 4), (0.5, 1, 4), (2.0, 0, 2), (9.0, 0, 2)])
+def test_who_would_move_others_takes_what_is_free(
+    capacity: str, kinds: bool, price: float, moves: int, gpus: int
+) -> None:
+    """The newcomer is worth 4 with four GPUs, for which another job has to move, and 3 with two."""
+    instance = newcomer(capacity, price)
     with pytest.MonkeyPatch.context() as patch:
         solve_by_kind(patch, kinds)
         result = wattsched.solve(instance, gap=0.0)
@@ -173,6 +182,19 @@ def test_who_would_move_others_takes_what_is_free(
     assert (result.decided_by == "in place") == (price > 1.0)
     assert (result.termination.reason == "optimal") == (price == 0.0)
     assert verdict_on(instance, result.model_dump(mode="json")).faults == []
+
+
+def test_a_solver_that_takes_all_its_time_leaves_some_for_staying(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved = steps._by_solver
+
+    def late(call: Call, program: Any, start: Start, share: float, gap: float) -> Solution:
+        found, left_s = solved(call, program, start, share, gap), call.limits_left(share).time_s
+        time.sleep(1.3 * (left_s or 0.0))
+        return found
+
+    monkeypatch.setattr(steps, "_by_solver", late)
+    result = wattsched.solve(newcomer("nodes", 9.0), gap=0.0, time_limit=1.0)
+    assert (result.totals["migrations"], result.objective) == (0, pytest.approx(5.0))
 
 
 @pytest.mark.parametrize("cheap", ["a", "b"])
