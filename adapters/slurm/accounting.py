@@ -342,18 +342,21 @@ def _step_of(read: Cells, own_j: float, zone: tzinfo | None) -> Step:
 def _rows(text: str, faults: list[str]) -> Iterator[Row]:
     """Rows of a table with separators between or behind its cells; `faults` takes those of lines."""
     lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    header = lines[0][1].split("|") if lines else []
-    behind = bool(header) and not header[-1]
-    header = [name.strip() for name in (header[:-1] if behind else header)]
-    missing = [name for name in NEEDED if name not in header]
-    missing += [" or ".join(names) for names in ONE_OF if not set(names) & set(header)]
-    if missing:
-        lacking, there = (listed(names, quote="", most=24) for names in (missing, header))
-        message = f"the columns {lacking} are missing, found {there}; read are {', '.join(FIELDS)}"
-        raise InputError([f"sacct: {message}"])
-    free = [place for place, name in enumerate(header) if name in FREE_TEXTS]
-    for number, line in lines[1:]:
-        cells = line.split("|")[:-1] if behind else line.split("|")
+    header = list[str]()
+    for number, line in lines or [(1, "")]:
+        cells = line.split("|")
+        if not header or {*NEEDED} <= {*cells}:  # again, where files were joined
+            behind = not cells[-1]
+            header = [name.strip() for name in (cells[:-1] if behind else cells)]
+            missing = [name for name in NEEDED if name not in header]
+            missing += [" or ".join(names) for names in ONE_OF if not set(names) & set(header)]
+            if missing:
+                lacking, there = (listed(names, quote="", most=24) for names in (missing, header))
+                message = f"the columns {lacking} are missing, found {there}; read are {', '.join(FIELDS)}"
+                raise InputError([f"sacct: {message}"])
+            free = [place for place, name in enumerate(header) if name in FREE_TEXTS]
+            continue
+        cells = cells[:-1] if behind else cells
         more = len(cells) - len(header)
         if more > 0 and len(free) == 1:
             cells[free[0] : free[0] + more + 1] = ["|".join(cells[free[0] : free[0] + more + 1])]

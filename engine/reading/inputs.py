@@ -425,7 +425,8 @@ def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...
         found = listed(header, most=MOST_NAMED)
         raise ValueError(f"{path}, line 1: the {which} missing, found {found}{known}")
     for number, cells in lines:
-        yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}")
+        if cells != header:  # which comes again where files were joined
+            yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}")
 
 
 def printable(text: str) -> str:

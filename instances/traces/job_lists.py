@@ -191,7 +191,7 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
         if column in columns:
             numbers.tell(f"{path}, column {echo(column)}")
             columns = [name for name in columns if name != column]
-    _notice(path, columns, found)
+    _notice(path, columns, found, local=first_form == LOCAL)
     first_s = min((job.submitted_s for job in found), default=0.0)
     if not first_form or (first_form == SECONDS and not is_since_1970(first_s)):
         return found
@@ -262,11 +262,13 @@ def _catalogue_model(known: Profiles, row: Row, column: str) -> str:
     return name
 
 
-def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) -> None:
+def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob], *, local: bool) -> None:
     """Warn of columns and jobs of a list that are not used, and of models that are assumed."""
     told = list(filter(None, comments_of(path)))
     if strange := [name for name in columns if name not in (*COLUMNS, *OPTIONAL)]:
         told.append(f"not read: the columns {listed(strange)}; read are {', '.join((*COLUMNS, *OPTIONAL))}")
+    if local:
+        told.append("assumed: arrivals have no zone and are UTC, whose clocks never change")
     using = [job for job in jobs if job.gpus and job.duration_s]
     if len(using) < len(jobs):
         told.append(f"left out: {len(jobs) - len(using):,} without GPUs or duration")

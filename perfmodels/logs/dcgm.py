@@ -107,6 +107,8 @@ def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
             continue
         key = (job, gpu := _gpu_of(point.labels, name), point.key)
         _, values = found.setdefault(key, (point.time_s, {"model": point.labels.get("modelName", "")}))
+        if not point.value >= 0:  # unknown
+            continue
         if column == "power_w" and values.get(column, point.value) != point.value:
             told_twice = [gpu]
         values[column] = point.value

@@ -4,7 +4,8 @@ What counts are of each GPU of a job (at each power limit, where that changed) t
 the last in which it is busy, less the first tenth of that time, in which the job warms up. A GPU is busy when
 a kernel runs at least `BUSY` of the time, or, where the utilisation is unknown, when it draws more than the
 middle between the least and the most watts of the job's samples. Windows of Zeus are busy. Means are over
-time: a sample stands until the next one of its GPU, but no longer than `LONGEST_GAP` allows.
+time: a sample stands until the next one of its GPU, but no longer than `LONGEST_GAP` allows. All GPUs of a
+job count alike or, where it moved to others, by their time.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from fnmatch import fnmatchcase
 
@@ -35,8 +36,8 @@ LEAST = 5
 """Samples of busy GPUs that a job needs."""
 SAME_CLOCK, LOCKED = 0.01, 0.9
 """A locked clock is within so much of its median in so much of the time."""
-ABOVE_LIMIT = 1.1
-"""Mean watts above so many times the power limit are pointed at."""
+ABOVE_LIMIT, COVERED = 1.1, 0.5
+"""Pointed at are mean watts above so many times the limit, and GPUs of less than this part of the time."""
 
 _MODEL = re.compile(r"[a-z]+\d+[a-z]*", re.IGNORECASE)
 """Model of a GPU in its name, such as ``A100`` in ``NVIDIA A100-SXM4-80GB``."""
@@ -66,6 +67,8 @@ class LoggedRun:
         Whether the log names the job of its samples, among those of others.
     without_watts, repeated : int
         How many of those that count have unknown watts, and how many are in an earlier row, too.
+    covered : dict of str to float
+        GPUs whose samples are of less than `COVERED` of the time, and of which part of it.
     """
 
     job: str
@@ -82,6 +85,7 @@ class LoggedRun:
     named: bool = False
     without_watts: int = 0
     repeated: int = 0
+    covered: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,10 @@ def _assumptions(used: Samples, runs: Sequence[LoggedRun]) -> tuple[str, ...]:
         of = f"of {run.samples:,} samples of {echo(run.job)}"
         if run.without_watts:
             notes.append(f"assumed: {run.without_watts:,} {of} have unknown watts: the mean of the others")
+        if run.covered:
+            gpus, part = listed(run.covered, most=MOST_NAMED), np.mean([*run.covered.values()])
+            told = f"of GPU {gpus} of {echo(run.job)} only {100 * part:.2g} % of the time is in the log"
+            notes.append(f"assumed: {told}; they stand for all of it")
         if run.repeated:
             notes.append(f"{run.repeated:,} {of} are in an earlier row, too; their GPU hours count once")
         if run.power_w > ABOVE_LIMIT * run.power_limit_w:
@@ -229,6 +237,9 @@ def _chosen(row: Row, samples: Samples, place: str, time_zone: tzinfo | None) ->
             told = f"{echo(cell)} {clocks[0]}, times of the log of {echo(row['job'])} {clocks[1]}"
             raise ValueError(f"{place}, column '{column}': {told}; give it as `time_zone`")
         chosen &= samples.time_s >= moment_s if column == "start" else ends_s <= moment_s
+        # A sample at the end is the next job's, unless there is no other.
+        if column == "end" and (before := chosen & (samples.time_s < moment_s)).any():
+            chosen = before
     if cell := row.get("power_limit_w", ""):
         limit_w = reading(cell, f"{place}, column 'power_limit_w'", MOST_W)
         chosen &= np.isnan(samples.power_limit_w) | (samples.power_limit_w == np.round(limit_w))
@@ -263,11 +274,22 @@ def _runs(row: Row, samples: Samples, fresh: BoolArray, place: str) -> list[Logg
 
 def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> LoggedRun:
     """Average the samples of a run while it was busy; its power is per GPU, `gpu_s` of `fresh` ones alone."""
-    n_read, counted_s = len(samples), _counted_s(samples)
+    read, counted_s = samples, _counted_s(samples)
     counts = counted_s > 0
     samples, counted_s, fresh = samples.take(counts), counted_s[counts], fresh[counts]
-    gpus = _most_at_once(samples)
-    power_w, unknown = _mean(samples.power_w, counted_s), np.isnan(samples.power_w)
+    gpus, (names, of_gpu) = _most_at_once(samples), np.unique(samples.gpu, return_inverse=True)
+    all_s, alike = np.bincount(of_gpu, counted_s), gpus == len(names)
+    part_s = np.fmax(all_s, alike * all_s.max(initial=0.0))
+
+    def weights(values: FloatArray) -> FloatArray:
+        """Return seconds of known values, scaled to each GPU's part."""
+        known_s = np.where(np.isnan(values), 0.0, counted_s)
+        gpu_s = np.bincount(of_gpu, known_s)
+        return np.asarray(known_s * (part_s / (gpu_s + (gpu_s == 0)))[of_gpu])
+
+    read_s = {name: _held_s(read.time_s[read.gpu == name]).sum() for name in names}
+    least_s = COVERED * max(read_s.values(), default=0.0) * alike
+    power_w, unknown = _mean(samples.power_w, weights(samples.power_w)), np.isnan(samples.power_w)
     if len(samples) >= LEAST and unknown.all() and not row.get("power_w"):
         raise ValueError(f"{place}: no sample tells the watts of {echo(row['job'])}; give power_w")
     timeless = np.isnan(samples.time_s) & np.isnan(samples.duration_s)
@@ -277,24 +299,25 @@ def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> 
             raise ValueError(f"{place}: the log has the energy of all GPUs together; give gpus")
         gpus = max(int(reading(cell, f"{place}, column 'gpus'", 1e6)), 1)
         power_w /= gpus
-    median_mhz = _median(samples.frequency_mhz, counted_s)
+    median_mhz = _median(samples.frequency_mhz, clocked := weights(samples.frequency_mhz))
     near = np.abs(samples.frequency_mhz - median_mhz) <= SAME_CLOCK * median_mhz
-    near_part = _mean(np.where(np.isnan(samples.frequency_mhz), np.nan, near), counted_s)
+    near_part = _mean(np.where(np.isnan(samples.frequency_mhz), np.nan, near), clocked)
     return LoggedRun(
         job=row["job"],
         gpus=gpus,
         power_w=power_w,
-        utilisation=_mean(samples.utilisation, counted_s),
+        utilisation=_mean(samples.utilisation, weights(samples.utilisation)),
         frequency_mhz=median_mhz,
         power_limit_w=float(samples.power_limit_w[0]) if len(samples) else math.nan,
         window_s=_mean(samples.duration_s, np.ones(len(samples))),
         locked=near_part >= LOCKED,
         samples=len(samples),
-        read=n_read,
+        read=len(read),
         gpu_s=float(np.where(timeless, np.nan, counted_s)[fresh].sum()),
         named=bool((samples.job != "").any()),
         without_watts=int(unknown.sum()),
         repeated=int((~fresh).sum()),
+        covered={name: COVERED * s / least_s for name, s in read_s.items() if s < least_s},
     )
 
 

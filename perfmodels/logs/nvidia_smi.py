@@ -25,7 +25,7 @@ from wattsched.perfmodels.logs.samples import (
     reading,
     seconds_of,
 )
-from wattsched.reading.inputs import NoticeWarning, echo
+from wattsched.reading.inputs import NoticeWarning, echo, listed
 from wattsched.reading.units import Numbers
 
 NAME = "nvidia-smi"
@@ -65,6 +65,7 @@ def read(text: str, name: str) -> Iterator[Sample]:
         for column, (names, unit, most) in COLUMNS.items()
         if (k := next((queries[query] for query in names if query in queries), None)) is not None
     }
+    taken, *others = (header[queries[query]] for query in POWER if query in queries)
     mig, in_mig = queries.get("mig.mode.current"), False
     gpu, model = (next((queries[one] for one in names if one in queries), None) for names in (GPUS, MODELS))
     hosts = [k for query, k in queries.items() if query.lower() in (*CLUSTERS, *HOSTS)]
@@ -82,11 +83,13 @@ def read(text: str, name: str) -> Iterator[Sample]:
         own = "0" if gpu is None else cells[gpu]
         named = own if own.startswith(UUID) else "/".join([*(cells[k] for k in hosts), own])
         yield Sample("", named, **values, model="" if model is None else cells[model])
-    if gpu is None:
-        told = "all samples are of one GPU, as the log has neither index nor uuid"
-        warnings.warn(f"{name}: assumed: {told}", NoticeWarning, stacklevel=2)
-    if in_mig:
-        warnings.warn(f"{name}: {IN_MIG}", NoticeWarning, stacklevel=2)
+    remarks = {
+        f"assumed: the column {echo(taken)} is taken, not {listed(others)}": others,
+        "assumed: all samples are of one GPU, as the log has neither index nor uuid": gpu is None,
+        IN_MIG: in_mig,
+    }
+    for told in (remark for remark, holds in remarks.items() if holds):
+        warnings.warn(f"{name}: {told}", NoticeWarning, stacklevel=2)
     for k, _, _, read in found.values():
         if read is not None:
             read.tell(f"{name}, column {echo(header[k])}")

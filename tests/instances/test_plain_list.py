@@ -93,6 +93,25 @@ def test_comments_come_back_and_change_nothing(
     assert again["job"].tolist() == [job.name for job in found]
 
 
+@given(JOBS)
+def test_a_header_that_comes_again_is_no_job(path: Path, jobs: list[TraceJob]) -> None:
+    path.write_text(csv_of(jobs))
+    found = read_plain(path)
+    header, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([header, lines[0], header, *lines[1:], header, ""]))
+    assert read_plain(path) == found
+
+
+@pytest.mark.parametrize(("zone", "told"), [("", True), ("Z", False), ("+01:00", False)])
+def test_arrivals_without_a_zone_are_told_to_be_in_utc(path: Path, zone: str, told: bool) -> None:
+    dates = [f"2026-10-25 00:00{zone}", f"2026-10-25 06:00{zone}"]
+    written(path, [{**ROW, "job": f"{n}", "arrival": date} for n, date in enumerate(dates)])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", NoticeWarning)
+        assert [job.submitted_s for job in read_plain(path)] == [0.0, 6 * 3600.0]
+    assert any("assumed: arrivals have no zone and are UTC" in str(one.message) for one in found) == told
+
+
 def test_lines_are_counted_with_the_comments(path: Path) -> None:
     path.write_text('# one\n#\n# "three\njob,arrival,duration,gpus\na,0,60,1\nb,0,x,1\n')
     with pytest.raises(InputError, match="line 6, column 'duration': 'x' is not a number"):

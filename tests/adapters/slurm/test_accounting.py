@@ -122,6 +122,15 @@ def test_tables_and_documents_say_the_same(jobs: list[Accounted], release: str, 
     assert read_accounting(document_of(jobs, release)) == ended(jobs)
 
 
+@given(JOBS, JOBS, st.booleans())
+def test_a_header_in_the_middle_is_that_of_the_file_that_was_appended(
+    jobs: list[Accounted], more: list[Accounted], behind: bool
+) -> None:
+    lines = [line.split("|")[::-1] for line in table_of(more).splitlines()]  # other columns come first
+    appended = "".join("|".join(cells) + "|" * behind + "\n" for cells in lines)
+    assert read_accounting(table_of(jobs) + appended, ZONE) == ended([*jobs, *more])
+
+
 @given(st.sets(st.tuples(st.integers(0, 4), st.sampled_from(["Submit", "Start", "Elapsed", "NodeList"]))))
 def test_every_bad_cell_is_told(bad: set[tuple[int, str]]) -> None:
     good = Accounted("1", "ann", "", "COMPLETED", 1e9, 2e9, 9.0, 1, frozenset(), None, ("a1",))

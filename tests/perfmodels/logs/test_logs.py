@@ -1,10 +1,11 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -607,3 +608,113 @@ def test_a_log_that_may_be_cut_is_pointed_at(tmp_path):
     log = written(tmp_path, text[:-1], "17.csv")
     with pytest.warns(NoticeWarning, match="17.csv: doubtful: the last line does not end"):
         read_log(log)
+
+
+@pytest.mark.parametrize("form", TIMED)
+def test_a_sample_at_the_end_of_a_row_is_the_next_ones(tmp_path, form):
+    reads = [Read("17", 0, BEGIN_S + 60 * k, 600.0 - 400 * (k >= 10), 97, 1410, 700.0) for k in range(20)]
+    edges_s = [BEGIN_S, BEGIN_S + 600, BEGIN_S + 1200]
+    rows = "".join(f"17,{8 + n},1,{edges_s[n]},{edges_s[n + 1]}\n" for n in (0, 1))
+    rows = "job,batch_size,step_time_s,start,end\n" + rows
+    log = written(tmp_path, TIMED[form](reads))
+    m, found = read_logged([log], table(tmp_path, rows), time_zone=UTC)
+    assert m.power_w.tolist() == [600, 200]
+    assert [(run.read, run.gpu_s, run.repeated) for run in found.runs] == [(10, 540.0, 0)] * 2
+
+
+def test_samples_at_the_end_alone_are_the_rows(tmp_path):
+    reads = [Read("17", gpu, BEGIN_S, 300.0, 97, 1410, 400.0) for gpu in range(8)]
+    rows = "job,batch_size,step_time_s,end\n" + "".join(f"17,{batch},1,{BEGIN_S}\n" for batch in (8, 16))
+    m, _ = logged(tmp_path, prometheus(reads), rows)
+    assert (m.gpus.tolist(), m.power_w.tolist()) == ([8, 8], [300, 300])
+
+
+def with_fewer(reads: list[Read], kept: Callable[[int], bool]) -> list[Read]:
+    """Keep some seconds of the second of two GPUs, which draw 350 and 250 W at 98 and 88 %."""
+    changed = [
+        replace(one, power_w=350.0 - 100 * one.gpu, utilisation=98 - 10 * one.gpu, frequency_mhz=1400)
+        for one in reads
+    ]
+    return [one for n, one in enumerate(changed) if one.gpu == 0 or kept(n // 2)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=examples(10))
+@given(first=st.integers(13, 95), period=st.integers(1, 4))
+def test_gpus_of_a_job_count_alike_however_many_samples_each_has(tmp_path_factory, form, first, period):
+    reads = readings(Job("17", 2, 1.0), busy=100, idle=(0, 0))
+    kept = with_fewer(reads, lambda second: second <= first and second % period == 0)
+    rows = "job,batch_size,step_time_s\n17,8,1\n17,16,1\n"
+    m, found = logged(tmp_path_factory.mktemp("log"), FORMS[form](kept), rows)
+    assert m.power_w == pytest.approx([300.0, 300.0])
+    assert np.isnan(found.runs[0].utilisation) or found.runs[0].utilisation == pytest.approx(0.93)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gpus_of_which_a_log_has_little_are_pointed_at(tmp_path, form):
+    reads = readings(Job("17", 2, 1.0), busy=100, idle=(0, 0))
+    rows = "job,batch_size,step_time_s\n17,8,1\n17,16,1\n"
+    for seconds in (20, 60):
+        kept = with_fewer(reads, lambda second, most=seconds: second < most)
+        _, found = logged(tmp_path, FORMS[form](kept), rows)
+        told = "of '17' only 20 % of the time is in the log; they stand for all of it"
+        assert any(note.startswith("assumed: of GPU ") and told in note for note in found.notes) == (
+            seconds == 20
+        )
+
+
+def test_gpus_of_a_job_that_moved_count_by_their_time(tmp_path):
+    reads = [
+        Read("17", int(s >= 100), BEGIN_S + s, 400.0 - 200 * (s >= 100), 97, 1410, 400.0) for s in range(500)
+    ]
+    m, found = logged(tmp_path, prometheus(reads), "job,batch_size,step_time_s\n17,8,1\n17,16,1\n")
+    # The first tenth of either GPU's time is warm-up.
+    assert m.power_w == pytest.approx([(400 * 90 + 200 * 360) / 450] * 2)
+    assert found.notes == (repeated(450),)
+
+
+def test_unknown_watts_of_a_gpu_are_the_mean_of_its_own(tmp_path):
+    reads = with_fewer(readings(Job("17", 2, 1.0), busy=100, idle=(0, 0)), lambda _: True)
+    lines = smi(reads).splitlines()
+    lines[80:] = [line.replace("250.00 W", "[N/A]") for line in lines[80:]]
+    rows = "job,batch_size,step_time_s\n17,8,1\n17,16,1\n"
+    m, found = logged(tmp_path, "\n".join([*lines, ""]), rows)
+    assert m.power_w == pytest.approx([300.0, 300.0])
+    assert "of 180 samples of '17' have unknown watts" in found.notes[0]
+
+
+@pytest.mark.parametrize("write", [exporter, prometheus])
+def test_values_that_are_no_numbers_are_unknown_and_not_several_draws(tmp_path, write):
+    reads = readings(Job("17", 1, 300.0))
+    some = [replace(one, power_w=np.nan) if n % 7 == 0 else one for n, one in enumerate(reads)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        m, _ = logged(tmp_path, write(some), "job,batch_size,step_time_s\n17,8,1\n17,16,1\n")
+    assert m.power_w.tolist() == [300, 300]
+
+
+def test_a_value_counts_before_none_of_another_series(tmp_path):
+    answer = json.loads(prometheus(readings(Job("17", 1, 300.0))))
+    result = answer["data"]["result"]
+    for one in [one for one in result if one["metric"]["__name__"].endswith("POWER_USAGE")]:
+        again = {
+            "metric": {**one["metric"], "instance": "b"},
+            "values": [[t, "NaN"] for t, _ in one["values"]],
+        }
+        result.append(again)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        m, _ = logged(tmp_path, json.dumps(answer), "job,batch_size,step_time_s\n17,8,1\n17,16,1\n")
+    assert m.power_w.tolist() == [300, 300]
+
+
+@pytest.mark.parametrize(
+    ("taken", "other"), [("power.draw.average", "power.draw"), ("power.draw", "power.draw.instant")]
+)
+def test_which_of_several_columns_of_watts_counts_is_told(tmp_path, taken, other):
+    lines = smi(readings(Job("17", 1, 300.0))).splitlines()
+    added = other if taken == "power.draw" else taken
+    lines = [f"{lines[0]}, {added} [W]", *(f"{line}, 250.00 W" for line in lines[1:]), ""]
+    told = f"17.log: assumed: the column '{taken} [W]' is taken, not '{other} [W]'"
+    with pytest.warns(NoticeWarning, match=re.escape(told)):
+        read_log(written(tmp_path, "\n".join(lines)))
