@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain, pairwise
 from math import inf
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from wattsched.adapters.parts import Part
 from wattsched.adapters.recorded import Recorded
 from wattsched.instances.gpu_parts import part_named
 from wattsched.reading.inputs import listed
+from wattsched.report.wording import count
 
 POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 RAY, _OF_RAY = "ray.io/cluster", "ray.io/originated-from-cr-name"
@@ -27,10 +29,10 @@ GROUPS = (
 """Labels of pods that run together, the widest first."""
 TOGETHER_S = 60.0
 """Pods that a Job makes within so many seconds are its first ones."""
-GANG_PART = 0.99
-"""Pods of a group are one job if all of them hold their GPUs in this part of their GPU time at least.
+GANG_PART, JOB_PART = 0.5, 0.99
+"""Pods of a gang are one job if in this part of their GPU time at least it holds as many GPUs as ever.
 
-Starts and ends of a gang are seconds apart; so far a moment of the trace may differ from the record.
+Those of a Job, which may be independent of one another, are if all of them hold their GPUs in the other part.
 """
 Name = tuple[str, str]
 """A namespace, and a name or a UID in it."""
@@ -84,6 +86,8 @@ class Run:
         Why it is not in the trace, though it ran; or empty.
     job : (str, str)
         Namespace and name of the workload, or of a pod's Job; without a name where it is of none.
+    gang : bool
+        Whether its group is a gang: more than the pods of one Job.
     """
 
     group: str
@@ -99,6 +103,7 @@ class Run:
     gpu_type: str = ""
     excluded: str = ""
     job: Name = ("", "")
+    gang: bool = False
 
     @property
     def alike(self) -> tuple[str, str]:
@@ -132,39 +137,57 @@ def unread_devices(others: Sequence[str]) -> str:
     return f"without GPUs that are read, but with {listed(sorted(set(others)), '')}" if others else ""
 
 
-def together(runs: Iterable[Run]) -> list[Run]:
+def together(runs: Iterable[Run], found: Recorded) -> list[Run]:
     """Runs of a gang as one: those of a group that overlap, and hold their GPUs at the same time.
 
     Others that overlap, such as pods of a Job that run one after the other, stay what they are, and so do
     slices beside those of another kind, or beside whole GPUs: each counts by its share of a board.
     """
-    found, overlapping, busy_until_s = list[Run](), list[Run](), -inf
+    overlapping, busy_until_s = list[list[Run]](), -inf
     for run in sorted(runs, key=lambda run: (run.alike, run.start_s)):
-        if overlapping and (run.alike != overlapping[0].alike or run.start_s >= busy_until_s):
-            found += _joined(overlapping)
-            overlapping, busy_until_s = [], -inf
-        overlapping.append(run)
+        if not overlapping or run.alike != overlapping[-1][0].alike or run.start_s >= busy_until_s:
+            overlapping.append([])
+            busy_until_s = -inf
+        overlapping[-1].append(run)
         busy_until_s = max(busy_until_s, run.end_s)
-    found += _joined(overlapping)
-    return sorted(found, key=lambda run: (run.created_s, run.group, run.start_s))
+    jobs = [_joined(own) for own in overlapping]
+    if apart := len({own[0].alike for own in jobs if len(own) > 1}):
+        told = "whose pods did not run at the same time count as separate jobs"
+        found.tell("noted", f"{count(apart, 'gang')} {told}")
+    late = [
+        own[0].start_s > runs[0].start_s + TOGETHER_S for own, runs in zip(jobs, overlapping, strict=True)
+    ]
+    if waited := sum(late):
+        told = "from when the last pod began; what others held before makes it longer"
+        found.tell("assumed", f"{count(waited, 'gang')} whose pods began apart: one job {told}")
+    return sorted(chain(*jobs), key=lambda run: (run.created_s, run.group, run.start_s))
 
 
 def _joined(runs: list[Run]) -> list[Run]:
     """Runs of a gang as one with all their GPUs and their GPU time; others as they are."""
     if len(runs) < 2:
         return runs
-    start_s, gpus = runs[0].start_s, sum(run.gpus for run in runs)
     gpu_s = sum(run.gpus * (run.end_s - run.start_s) for run in runs)
-    # Seconds in which all of them hold their GPUs.
-    all_s = min(run.end_s for run in runs) - max(run.start_s for run in runs)
-    if gpus * all_s < GANG_PART * gpu_s:
+    changes = Counter[float]()
+    for run in runs:
+        changes[run.start_s] += run.gpus
+        changes[run.end_s] -= run.gpus
+    moments = sorted(changes)
+    held = list(accumulate(changes[moment_s] for moment_s in moments))
+    gang, most = any(run.gang for run in runs), max(held)
+    gpus = most if gang else sum(run.gpus for run in runs)
+    # Seconds in which a gang holds as many GPUs as ever, and a Job those of all of its pods.
+    whole_s = sum(until_s - s for (s, until_s), n in zip(pairwise(moments), held, strict=False) if n == gpus)
+    if gpus * whole_s < (GANG_PART if gang else JOB_PART) * gpu_s:
         return runs
+    start_s = moments[held.index(gpus)]
     states, types = {run.state for run in runs}, {run.gpu_type for run in runs}
     return [
         replace(
             runs[0],
             state=next((one for one in ("running", "failed") if one in states), runs[0].state),
             created_s=min(run.created_s for run in runs),
+            start_s=start_s,
             end_s=start_s + gpu_s / gpus,
             gpus=gpus,
             gpu_type=runs[0].gpu_type if len(types) == 1 else "",

@@ -71,7 +71,15 @@ class _Job(Part):
     pod: Annotated[dict[str, Any], at("spec", "template", "spec")] = {}
     parallelism: Annotated[int | None, at("spec", "parallelism")] = 1
     start_s: Annotated[Moment, at("status", "startTime")] = None
+    active: Annotated[int | None, at("status", "active")] = 0
+    succeeded: Annotated[int | None, at("status", "succeeded")] = 0
+    failed: Annotated[int | None, at("status", "failed")] = 0
     conditions: Annotated[Several[TimedCondition], at("status", "conditions")] = []
+
+    @property
+    def pods(self) -> int:
+        """Pods that it has, and that have ended."""
+        return sum(number or 0 for number in (self.active, self.succeeded, self.failed))
 
     @property
     def named(self) -> Name:
@@ -172,10 +180,15 @@ def recorded(
     limits = {job.named: job.limit_s or inf for job in jobs}
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
     words = {word for document, _ in workloads for word in validated(Workload, document).words}
-    created_s = {job.named: job.metadata.creation_s for job in jobs if job.metadata.creation_s is not None}
     of_pods = list(_of_pods(pods, nodes, lists, limits, words, found))
+    of_jobs = Counter(_job_of(read_pod(pod)) for pod, _ in pods)
+    read = {run.job for run in of_pods if run.gpus and not run.excluded}
+    short = [job for job in jobs if job.named in read and job.pods > of_jobs[job.named]]
+    if missing := sum(job.pods - of_jobs[job.named] for job in short):
+        told = f"{count(missing, 'pod')} of {count(len(short), 'Job')}"
+        found.tell("doubtful", f"earlier runs are missing, with their GPU hours: {told}")
     of_workloads = list(runs_of_workloads(workloads, nodes, limits, found))
-    _take(found, [*of_workloads, *_since_their_jobs(of_pods, created_s)])
+    _take(found, [*of_workloads, *_since_their_jobs(of_pods, jobs, short)])
     of_a_pod = {word for pod, _ in pods for word in validated(Owned, pod["metadata"]).words}
     rows = [validated(Workload, document) for document, _ in workloads]
     alone = {(row.metadata.namespace, row.metadata.name) for row in rows if of_a_pod.isdisjoint(row.words)}
@@ -218,14 +231,18 @@ def _require_one_cluster(items: Sequence[Mapping[str, Any]], moments: Sequence[f
                 raise InputError([f"{kind} {called}: {told}; import each cluster on its own"])
 
 
-def _since_their_jobs(runs: Sequence[Run], created_s: Mapping[Name, float]) -> Iterator[Run]:
-    """Yield runs of pods; the first ones of a Job wait since this was made, as it may have been suspended."""
-    first_s = dict[Name, float]()
+def _since_their_jobs(runs: Sequence[Run], jobs: Iterable[_Job], short: Iterable[_Job]) -> Iterator[Run]:
+    """Yield runs of pods; the first ones of a Job wait since this was made, as it may have been suspended.
+
+    Of Jobs that are `short` of pods, the first ones are those that were made when the Job started.
+    """
+    made_s = {job.named: job.metadata.creation_s or inf for job in jobs}
+    first_s = {job.named: job.start_s or inf for job in short}
     for run in runs:
         first_s[run.job] = min(run.created_s, first_s.get(run.job, inf))
     for run in runs:
         first = run.created_s <= first_s[run.job] + TOGETHER_S
-        yield replace(run, created_s=min(run.created_s, created_s.get(run.job, inf))) if first else run
+        yield replace(run, created_s=min(run.created_s, made_s.get(run.job, inf))) if first else run
 
 
 def _sightings(items: Sequence[Mapping[str, Any]], moments: Sequence[float]) -> Iterable[list[Seen]]:
@@ -282,7 +299,6 @@ def _of_pods(
         pod, status = read_pod(document), validated(_Status, document)
         labels = pod.labels
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
-        job = next((labels[name] for name in JOBS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
         start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
         end_s = _end_s(pod, status, start_s) if pod.ended else inf
@@ -301,9 +317,10 @@ def _of_pods(
             created_s=pod.created_s or inf,
             start_s=start_s,
             end_s=end_s,
-            limit_s=min(pod.limit_s, limits.get((pod.namespace, job), inf)),
+            limit_s=min(pod.limit_s, limits.get(job := _job_of(pod), inf)),
             seen_s=seen_s,
-            job=(pod.namespace, job),
+            job=job,
+            gang=any(labels.get(name) for name in GROUPS[:-2]),
             excluded=_counted_as(status.metadata, words) if pod.gpus else unread_devices(pod.others),
         )
         yield from split_by_type(run, pod.resources, [node for _, node in fits[:1]], nodes.values(), found)
@@ -314,6 +331,10 @@ def _of_pods(
     if parts:
         of = f"{count(parts, 'pod')} with parts of GPUs ({', '.join(PARTS)})"
         found.tell("doubtful", f"{of}: each counts as a whole one")
+
+
+def _job_of(pod: KubePod) -> Name:
+    return pod.namespace, next((pod.labels[name] for name in JOBS if pod.labels.get(name)), "")
 
 
 def _counted_as(metadata: Owned, workloads: Set[Name]) -> str:
@@ -345,7 +366,7 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
         else:
             run = replace(run, gpu_type="") if there and run.gpu_type not in there else run
             used.append(run if run.end_s < inf else replace(run, end_s=run.seen_s, state="running"))
-    for job in together(used):
+    for job in together(used, found):
         found.add(
             TraceJob(
                 name=job.group,

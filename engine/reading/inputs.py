@@ -263,6 +263,7 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """
     try:
         content = read_bytes(path)
+        _require_text(content)
         tell_cut(content, path)
         yield from _csv_lines(content)
     except ValueError as error:
@@ -283,8 +284,7 @@ def comments_of(path: str | Path) -> list[str]:
 
 
 def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines of a file's content as `csv_lines`; its errors do not name the file."""
-    _require_text(content)
+    """Yield the lines of a file's content, a text, as `csv_lines`; its errors do not name the file."""
     # Empty lines in place of comments, so that line numbers stay.
     content = _COMMENTS.sub(lambda found: b"\n" * found[1].count(b"\n"), content)
     # Decoded on the way: as one string, a table with a single rare character would take four times its size.

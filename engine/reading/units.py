@@ -32,7 +32,9 @@ _CURRENCIES = (
 _SIGNS = {"€": "EUR", "euro": "EUR", "$": "USD", "us$": "USD", "dollar": "USD", "£": "GBP"}
 _COINS = {"¢": "USD", "pence": "GBP", "p": "GBP", "gbx": "GBP", "usc": "USD", "euc": "EUR"}
 """Hundredths of which the name tells the currency; ``GBp`` is read as ``GBX``, as case tells it from GBP."""
-_SLASH = r"[\s.·*]*(?:/|per)?\s*"
+_BY = "(?:/|per|pro)"
+_SLASH = rf"[\s.·*]*{_BY}?\s*"
+_CO2 = r"(?:co2(?:[\s-]*e(?:q\w*?)?)?|carbon)"
 _PER = r"(?P<prefix>[kmg]?)(?P<base>wh|j)(?:\^?-1|[\s_-]*e?l?)(?![a-z])"
 _CURRENCY = rf"(?:{'|'.join([*_CURRENCIES.split(), *map(re.escape, _SIGNS)])})s?"
 _COIN = r"(?:¢|pence|p|gbx|usc|euc|ct|cents?|c)"
@@ -42,12 +44,13 @@ _FORMS: dict[Quantity, str] = {
     "power": _METRIC.format("[Ww]|[Ww]atts?"),
     "energy": _METRIC.format("[Ww][Hh]|[Jj]|[Jj]oules?"),
     "carbon": rf"(?<![a-z])(?<!short )(?<!long )(?P<mass>{'|'.join(_GRAMS)})s?\s*(?:of\s*)?"
-    rf"(?:co2(?:[\s-]*e(?:q\w*?)?)?|carbon)?{_SLASH}{_PER}",
-    "money": rf"(?<![a-z])(?:(?:{_MONEY}){_SLASH}|(?:price|cost|tariff|money)\s*(?:/|per))\s*{_PER}"
-    rf"|(?<![a-z])(?P<alone>{_CURRENCY})(?![a-z/])(?!\s*(?:/|per))",
+    rf"{_CO2}?{_SLASH}{_PER}",
+    "money": rf"(?<![a-z])(?:(?:{_MONEY}){_SLASH}|(?:price|preis|cost|tariff|money)\s*{_BY})\s*{_PER}"
+    rf"|(?<![a-z])(?P<alone>{_CURRENCY})(?![a-z/])(?!\s*{_BY})",
 }
-_PART_OF_UNIT = rf"(?<=\s)(?:{_COIN}|(?:{'|'.join(_GRAMS)})s?|[kmg]?wh)$"
-"""End of a header that is a part of a unit, as in ``price_ct`` and ``co2_kg``."""
+_MASS = rf"(?:{'|'.join(_GRAMS)})s?"
+_PART_OF_UNIT = rf"(?<=\s)(?:{_COIN}|{_MASS}|(?<!per )kwh|[mg]?wh)$|(?<![a-z]){_MASS}\s*(?:of\s*)?{_CO2}$"
+"""End of a header that is a part of a unit, as in ``price_ct``, ``co2_kg`` and ``kgCO2``."""
 _REMARKS = {"avg", "mean", "max", "min", "total", "sum", "lca", "utc", "local", "gross", "net", "spot", "day"}
 """Short words in round brackets that are no units."""
 
@@ -162,7 +165,7 @@ def _unknown(name: str) -> str | None:
     if square := re.findall(r"\[([^]]+)\]", name):
         return str(square[-1])
     for inside in re.findall(r"\(([^)]+)\)", name):
-        if re.search(r"/| per ", inside) or re.fullmatch(r"[A-Za-z]{1,5}", inside):
+        if re.search(r"/| (?:per|pro) ", inside) or re.fullmatch(r"[A-Za-z]{1,5}", inside):
             return None if inside.lower() in _REMARKS else str(inside)
     rate = re.search(r"\S*\s*(?:/| per |_per_)\s*\S+", name)
     rate = rate or re.search(_PART_OF_UNIT, _plain(name), re.I)

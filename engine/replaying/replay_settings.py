@@ -18,6 +18,8 @@ from wattsched.instances.signals import Signal, read_signal
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
+from wattsched.reading.clocks import LOCAL, moment_s
+from wattsched.reading.inputs import echo
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep, Steps
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
 from wattsched.replay.jobs.caps import Caps
@@ -143,7 +145,7 @@ class ReplaySettings:
         start = self.start
         if first is not None:
             own, counts = first.replace(tzinfo=UTC), trace.begin if start is None else utc_time(start)
-            if start is None and trace.begin_s[0] <= own.timestamp() < trace.begin_s[-1] + trace.step_s:
+            if start is None and trace.begin_s[0] <= own.timestamp() < trace.begin_s[-1] + trace.step_s[-1]:
                 start = first.isoformat()
             # A date without a zone may be up to 14 hours from UTC.
             elif abs(counts - own) > timedelta(hours=0 if first.tzinfo or start is None else 14):
@@ -245,6 +247,11 @@ class Scene:
     def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
         """Read what settings name for a trace."""
         (begin_s, first), nap_s = first_arrival(trace), settings.sleep_after_s
+        days = timedelta(seconds=float(trace.arrival_s[-1]) - begin_s)
+        nights = first and not first.tzinfo and (first + days).date() > first.date()
+        if nights and settings.start and moment_s(settings.start)[1] != LOCAL:
+            told = f"the jobs' dates have no zone: all are as far from UTC as {echo(settings.start)} says"
+            warnings.warn(f"assumed: {told}", NoticeWarning, stacklevel=2)
         carbon, tariff = (settings.over_time(what, begin_s, first) for what in ("carbon", "money"))
         assert isinstance(carbon, Carbon)
         of_files = [one for one in (carbon, tariff) if one is not None and one.source]

@@ -111,6 +111,9 @@ def shifting_horizon(
         warnings.warn(
             f"{local.source}: assumed: its times have no zone and are UTC", NoticeWarning, stacklevel=2
         )
+    if carbon is None and (tariff is not None or signal is not None):
+        told = "carbon intensities are made up, days with a dip at noon, as no file of `carbon` is given"
+        warnings.warn(f"assumed: {told}", NoticeWarning, stacklevel=2)
     forecasts = {name: _forecast(trace, start, slots, slot_s) for name, trace in traces.items()}
     g_per_kwh = forecasts["carbon"] if "carbon" in traces else _made_up(rng, slots, slot_s)
     price, currency = forecasts.get("tariff"), traces["tariff"].currency if "tariff" in traces else None

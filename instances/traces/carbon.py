@@ -11,22 +11,26 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from wattsched.instances.errors import NoticeWarning
-from wattsched.reading.clocks import LOCAL, SECONDS, is_since_1970, moment_s
+from wattsched.reading.clocks import LOCAL, SECONDS, is_since_1970, moment_s, moments_s
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
-from wattsched.reading.inputs import Row, echo, listed, meant, rows_of
+from wattsched.reading.inputs import Row, echo, listed, meant, naming, rows_of
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
 MOST_PER_KWH, FAR = 1_000_000.0, 10.0
+REPEATED = 6
+"""Equal steps in a row that are the step of the file there; fewer are holes."""
 TIME_COLUMNS = (
     *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
     *("datetime", "timestamp", "point_time", "time", "date", "utc"),
@@ -44,6 +48,8 @@ INTENSITY_COLUMNS = (
     "g_per_kwh",
 )
 """Names of columns that are taken without being asked for, in lower case, the first that is there."""
+_VAGUE = r"\b(?:local|[ecmp][sd]?t|[cew]es?t|bst|ist|msk|[jkh]st|a[ecwk][sd]t|nz[sd]t)\b"
+"""Names of clocks in headers that are of no one zone, or leave open whether it has a summer time."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class CarbonTrace:
         Ascending seconds since 1970; a value holds for `step_s` or until the next one begins.
     per_kwh : float array, shape (n,)
         Grams or money; nan where the file has no value.
-    step_s : float
+    step_s : float array, shape (n,)
     source : str
         File and column, for messages.
     currency : str
@@ -67,7 +73,7 @@ class CarbonTrace:
 
     begin_s: FloatArray
     per_kwh: FloatArray
-    step_s: float
+    step_s: FloatArray
     source: str
     currency: str = ""
     zoned: bool = True
@@ -97,7 +103,7 @@ class CarbonTrace:
             raise ValueError(
                 f"{self.source}: no value for a part of slot {slot}, which begins at {shown(edges[slot])}; "
                 f"the file reaches from {shown(self.begin_s[0])} "
-                f"to {shown(self.begin_s[-1] + self.step_s)}, "
+                f"to {shown(self.begin_s[-1] + self.step_s[-1])}, "
                 f"the horizon of {slots} slots from {shown(edges[0])} to {shown(edges[-1])}"
             )
         return [float(v) for v in np.diff(_integral(begins, ends, values, edges)) / slot_s]
@@ -148,8 +154,9 @@ def read_carbon(
         others = [name for name in header if name not in (time_column, unit_column)]
         value_column = _value_column(path, others, column, quantity, may_lack=may_lack)
     # One row at a time: a table of all zones has a million cells.
-    times, values = [], []
-    offset_s, ends = _clock_of(time_column)
+    times, values = list[float](), list[float]()
+    with naming(path):
+        clock, ends = _clock_of(time_column)
     named = value_column != first.cells[value_column]
     unit = "" if unit_column is None else f" [{first.cells[unit_column]}]"
     own, beside = unit_in(value_column, quantity) if named else None, unit_in(unit, quantity)
@@ -159,9 +166,9 @@ def read_carbon(
     read = Numbers(f"{value_column}{unit}" if named else "", quantity, f"{path}, line 1")
     zones: set[bool] = set()
     for row in chain(begun, rows):
-        time_s, zoned = _seconds(row, time_column)
-        times.append(time_s if zoned else time_s - (offset_s or 0.0))
-        zones.add(zoned or offset_s is not None)
+        time_s, zoned = _seconds(row, time_column, clock, times[-1] if times else -math.inf)
+        times.append(time_s)
+        zones.add(zoned)
         if len(zones) > 1:
             raise row.fault(time_column, "times with and without a zone are mixed")
         values.append(_value(row, value_column, read))
@@ -173,14 +180,15 @@ def read_carbon(
                 "(all in UTC; local times without a zone repeat an hour in autumn)"
             )
     begin_s = np.array(times)
-    step_s = float(np.quantile(np.diff(begin_s), 0.5, method="lower")) if len(times) > 1 else 3600.0
+    step_s = _steps_s(begin_s)
     source = f"{path}, column '{value_column}'"
     if time_column == "point_time" and not read.stated:
         told = "has no unit, and WattTime's are lb/MWh or others: write it into the header, as [lb/MWh]"
         raise ValueError(f"{source}: {told}")
     if ends:
+        step_s = _steps_s(-begin_s[::-1])[::-1]
         begin_s = begin_s - step_s
-        told = f"the times of '{time_column}' are the ends of steps of {step_s:g} s"
+        told = f"the times of '{time_column}' are the ends of steps of {np.median(step_s):g} s"
         warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=2)
     read.tell(source)
     per_kwh = np.array(values)
@@ -193,20 +201,33 @@ def read_carbon(
     return CarbonTrace(begin_s, per_kwh, step_s, source, read.currency, zones.pop())
 
 
-def _clock_of(column: str) -> tuple[float | None, bool]:
-    """Seconds by which a column's clock is ahead of UTC, None if untold; and True if its times are ends.
+def _steps_s(begin_s: FloatArray) -> FloatArray:
+    """Seconds that each value holds at most: the step of the file there, such as hours, then quarters."""
+    gaps_s = np.diff(begin_s)
+    parts = np.split(gaps_s, np.flatnonzero(np.diff(gaps_s)) + 1)
+    middle_s = np.quantile(gaps_s if len(gaps_s) else [3600.0], 0.5, method="lower")
+    step_s = next((part[0] for part in parts if len(part) >= REPEATED), middle_s)
+    found = []
+    for part in parts:
+        step_s = part[0] if len(part) >= REPEATED else step_s
+        found += [step_s] * len(part)
+    return np.array([*found, step_s])
+
+
+def _clock_of(column: str) -> tuple[tzinfo | None, bool]:
+    """Time zone of a column, None if untold, as in ``(UTC+1)``; and True if its times are ends.
 
     ``UTC time`` of EIA's hourly files and ``SETTLEMENTDATE`` of the Australian market are ends.
     """
     name = column.lower().replace("_", " ")
     zone = re.search(r"\b(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
-    offset_s = None
-    if zone is not None:
-        sign, hours, minutes = zone.groups(default="0")
-        offset_s = (-1 if sign == "-" else 1) * (3600.0 * int(hours) + 60.0 * int(minutes))
-    return offset_s, name in ("utc time", "settlementdate") or re.search(
-        r"\bend(?:s|ing)?\b", name
-    ) is not None
+    sign, hours, minutes = zone.groups(default="0") if zone else "000"
+    ahead = (-1 if sign == "-" else 1) * timedelta(hours=int(hours), minutes=int(minutes))
+    clock: tzinfo | None = timezone(ahead) if zone else None
+    for named in re.findall(r"[A-Z]\w+(?:/[A-Z][\w+-]*)+", column):
+        with suppress(KeyError, OSError, ValueError):  # as for Date/Time
+            clock = ZoneInfo(named)
+    return clock, name in ("utc time", "settlementdate") or re.search(r"\bend(?:s|ing)?\b", name) is not None
 
 
 def utc_time(text: str) -> datetime:
@@ -269,11 +290,16 @@ def _value_column(
     raise ValueError(f"{path}, line 1: {told}")
 
 
-def _seconds(row: Row, column: str) -> tuple[float, bool]:
-    """Seconds since 1970 in a cell, and True if it tells their zone."""
+def _seconds(row: Row, column: str, clock: tzinfo | None, after_s: float) -> tuple[float, bool]:
+    """Seconds since 1970 in a cell, and True if it or `clock` tells their zone; of two readings the next."""
     text = row.text(column)
     try:
-        return _utc_s(text)
+        time_s, zoned = _utc_s(text)
+        if not (zoned or clock) and (vague := re.search(_VAGUE, column.replace("_", " "), re.I)):
+            told = "is no zone that is read; write (Europe/Berlin), (UTC+01:00) or the like"
+            raise ValueError(f"{echo(vague[0])} {told}")
+        both_s = moments_s(time_s, clock) if clock and not zoned else [time_s]
+        return next((one_s for one_s in both_s if one_s > after_s), both_s[-1]), zoned or clock is not None
     except ValueError as error:
         raise row.fault(column, str(error)) from None
 

@@ -70,15 +70,16 @@ class PerKwh(Steps):
 
         Where it has no value later, the one before stays.
         """
-        begin_s, end_s = float(trace.begin_s[0]), float(trace.begin_s[-1]) + trace.step_s
+        begin_s, end_s = float(trace.begin_s[0]), float(trace.begin_s[-1] + trace.step_s[-1])
         start_s = begin_s if start is None else start.timestamp()
         if not begin_s <= start_s < end_s:
             reach = f"it reaches from {shown(begin_s)} to {shown(end_s)}"
             raise ValueError(f"{trace.source}: no value at {shown(start_s)}; {reach}")
         known = np.isfinite(trace.per_kwh)
         found = cls(trace.begin_s[known] - start_s + at_s, trace.per_kwh[known], trace.currency)
-        ends_s, next_s = trace.begin_s[known] + trace.step_s, np.append(trace.begin_s[known][1:], np.inf)
-        gaps_s = np.column_stack([ends_s, next_s])[next_s - ends_s > trace.step_s / 2]
+        step_s, next_s = trace.step_s[known], np.append(trace.begin_s[known][1:], np.inf)
+        ends_s = trace.begin_s[known] + step_s
+        gaps_s = np.column_stack([ends_s, next_s])[next_s - ends_s > step_s / 2]
         found.source, found.clock_s, found.gaps_s = trace.source, start_s - at_s, gaps_s
         return found
 

@@ -35,6 +35,7 @@ CARBON = {
     "tCO2/MWh": 1e3,
     "tonnes CO2e / GWh": 1.0,
     "g/MJ": 3.6,
+    "g pro kWh": 1.0,
 }
 MONEY = {
     "EUR/kWh": (1.0, "EUR"),
@@ -56,6 +57,9 @@ MONEY = {
     "EUc/kWh": (1e-2, "EUR"),
     "price_nok_per_mwh": (1e-3, "NOK"),
     "price_per_mwh": (1e-3, ""),
+    "Cent pro kWh": (1e-2, ""),
+    "ct pro kWh": (1e-2, ""),
+    "Euro pro MWh": (1e-3, "EUR"),
 }
 POWER = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "KW": 1e3, "MW": 1e6, "watts": 1.0, "milliwatts": 1e-3}
 ENERGY = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "Wh": 3600.0, "kWh": 3.6e6, "KWH": 3.6e6, "MWh": 3.6e9, "mJ": 1e-3}
@@ -133,6 +137,10 @@ def test_an_energy_in_any_unit_is_the_same_joules(unit: str, value: float) -> No
     ("quantity", "header", "cells", "words"),
     [
         ("carbon", "MOER (oz/MWh)", ["1"], "line 1, column 'MOER (oz/MWh)': the unit 'oz/MWh' is not known"),
+        ("carbon", "kgCO2", ["1"], "column 'kgCO2': the unit 'kgCO2' is not known"),
+        ("carbon", "emissions_gCO₂eq", ["1"], "the unit 'gCO2eq' is not known"),
+        ("money", "Preis (Taler pro kWh)", ["1"], "the unit 'Taler pro kWh' is not known"),
+        ("money", "per_mwh", ["1"], "the unit 'mwh' is not known"),
         ("carbon", "short tons/MWh", ["1"], "the unit 'tons/MWh' is not known"),
         ("carbon", "mg/kWh", ["1"], "the unit 'mg/kWh' is not known"),
         ("carbon", "g/kWh", ["1 kg/kWh"], "'1 kg/kWh' is in kg/kwh, the header says g/kwh"),

@@ -287,3 +287,78 @@ def test_a_value_far_from_all_others_is_pointed_at(
     path.write_text("\n".join([f"time,{unit}", *hours]))
     read_carbon(path, quantity=quantity)
     assert any("may stand for a missing value" in str(one.message) for one in recwarn) == doubtful
+
+
+def steps(*parts: tuple[str, int, int]) -> str:
+    """A price for each step of parts: their begins, how many minutes steps have, and how many there are."""
+    rows = [
+        f"{shown(utc_time(begin).timestamp() + 60 * minutes * n)}Z,{n + 1}"
+        for begin, minutes, count in parts
+        for n in range(count)
+    ]
+    return "\n".join(["time,EUR/MWh", *rows, ""])
+
+
+@pytest.mark.parametrize("column", ["time", "interval_end"])
+def test_steps_may_become_shorter_within_a_file(tmp_path: Path, column: str) -> None:
+    """Europe's markets went from hours to quarters."""
+    text = steps(("2025-09-30", 60, 24), ("2025-10-01", 15, 96)).replace("time", column, 1)
+    found = read_carbon(written(tmp_path, text), quantity="money")
+    begin = "2025-09-29 23:00" if column == "interval_end" else "2025-09-30 00:00"
+    assert shown(found.begin_s[0]) == begin
+    first = 2 if column == "interval_end" else 1
+    hours = found.slots(utc_time("2025-09-30"), 24, 3600.0)
+    assert hours[:22] == pytest.approx([0.001 * (first + n) for n in range(22)])
+    assert found.begin_s[:-1] + found.step_s[:-1] == pytest.approx(found.begin_s[1:])
+    # A hole among the hours stays one.
+    text = steps(("2025-09-30", 60, 10), ("2025-09-30T12:00", 60, 12), ("2025-10-01", 15, 96))
+    found = read_carbon(written(tmp_path, text), quantity="money")
+    with pytest.raises(ValueError, match="no value for a part of slot 10, which begins at 2025-09-30 10:00"):
+        found.slots(utc_time("2025-09-30"), 24, 3600.0)
+
+
+def test_a_header_names_the_time_zone_of_its_clock(tmp_path: Path) -> None:
+    """The hour that comes twice in autumn is read in order."""
+    rows = "".join(f"2025-10-26 {hour:02d}:00,{n}\n" for n, hour in enumerate((1, 2, 2, 3)))
+    for name in ("timestamp (Europe/Berlin)", "Date/Time [Europe/Paris]"):
+        found = read_carbon(written(tmp_path, f"{name},EUR/MWh\n{rows}"), None, "money")
+        begin_s = utc_time("2025-10-25T23:00Z").timestamp()
+        assert (found.begin_s.tolist(), found.zoned) == ([begin_s + 3600 * n for n in range(4)], True)
+    for odd in ("Date/Time (UTC+99)", "time (UTC-24)"):
+        with pytest.raises(ValueError, match=r"carbon.csv: offset must be"):
+            read_carbon(written(tmp_path, f"{odd},EUR/MWh\n{rows}"), None, "money")
+    spring = written(tmp_path, "time (Europe/Berlin),g/kWh\n2025-03-30 02:30,1\n")
+    with pytest.raises(
+        ValueError, match=r"line 2, column 'time .Europe/Berlin.': the clocks of Europe/Berlin"
+    ):
+        read_carbon(spring)
+
+
+@pytest.mark.parametrize("name", ["Time (CET)", "MTU (CET/CEST)", "Datetime_local", "time [EST]", "Date ET"])
+def test_clocks_that_headers_leave_open_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"line 2, column '.*is no zone that is read; write \(Europe/Berlin\)"
+    ):
+        read_carbon(written(tmp_path, f"{name},g/kWh\n2025-10-26 01:00,1\n"))
+    assert read_carbon(written(tmp_path, f"{name},g/kWh\n2025-10-26 01:00Z,1\n")).zoned
+
+
+def test_text_in_other_encodings_is_not_said_to_be_cut(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("time,EUR/MWh\n2025-10-26,1\n", encoding="utf-16-le")
+    file.write_bytes(b"\xff\xfe" + file.read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="is UTF-16 or UTF-32 text; save it as UTF-8"):
+            read_carbon(file, quantity="money")
+
+
+def test_that_carbon_is_made_up_beside_prices_is_told(tmp_path: Path) -> None:
+    prices = written(tmp_path, f"time,EUR/kWh\n{HOURS}\n")
+    with pytest.warns(
+        NoticeWarning, match="assumed: carbon intensities are made up, days with a dip at noon"
+    ):
+        shifting_horizon(jobs=2, gpus=8, slots=4, tariff=prices)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shifting_horizon(jobs=2, gpus=8, slots=4)

@@ -96,3 +96,26 @@ def test_a_zone_is_a_column_of_files_of_carbon_and_of_prices(run: Run) -> None:
     both = {"carbon": "time,DE,FR\n2026-11-01T00:00Z,400,60\n", "tariff": "time,EUR/MWh\n2026-11-01,40\n"}
     outcome, _ = run("2026-11-01T00:00Z", both, zone="FR")
     assert (rate(outcome), outcome.meter.money > 0) == (pytest.approx(60.0), True)
+
+
+def test_that_one_offset_holds_for_all_local_times_is_told(tmp_path: Path) -> None:
+    def told(*arrivals: str, start: str = "2025-10-25T22:00+02:00") -> list[str]:
+        rows = "".join(f"j{n},{arrival},3600,8,resnet50\n" for n, arrival in enumerate(arrivals))
+        (tmp_path / "jobs.csv").write_text(f"job,arrival,duration,gpus,model\n{rows}")
+        (tmp_path / "carbon.csv").write_text(hours(0, 24, "2025-10-25"))
+        traces = JobSource(tmp_path / "jobs.csv").traces(homogeneous_cluster(1, 8, "A100"))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always", NoticeWarning)
+            replay_jobs(
+                traces, ["fifo"], settings=ReplaySettings(carbon=tmp_path / "carbon.csv", start=start)
+            )
+        return [str(one.message) for one in found if "no zone: all" in str(one.message)]
+
+    night = "2025-10-25 22:00", "2025-10-26 05:00"
+    assert told(*night) == [
+        "assumed: the jobs' dates have no zone: all are as far from UTC as '2025-10-25T22:00+02:00' says"
+    ]
+    assert len(told("2025-10-25 22:00", "2025-10-28 22:00")) == 1
+    assert told("2025-10-25 22:00", "2025-10-25 23:00") == []
+    assert told("2025-10-25T22:00+02:00", "2025-10-26T05:00+01:00") == told("0", "90000") == []
+    assert told(*night, start="2025-10-25T20:00") == []
