@@ -21,8 +21,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.emulated_slurm import AGENT, agent_module
 from tests.adapters.processes import wait_for
-from tests.adapters.slurm.agents import AGENT, agent_module
 from wattsched.adapters.kubernetes.launches import LAUNCH, Launch, Launches
 
 TOOL = """#!/bin/sh
