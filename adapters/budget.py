@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Annotated, Any, NamedTuple
 
@@ -59,15 +59,30 @@ class Caps(Strict):
         return PowerLimit(np.inf, begin_s, np.append(begin_s[1:], np.inf), watts, watts)
 
 
-def stated(
-    document: Any, file: str, domains: Collection[str] = ()
-) -> tuple[dict[str, PowerLimit], datetime | None]:
-    """Limits over time that a document states, and until when it counts; refuse domains other than these."""
-    if not (isinstance(document, dict) and "format" in document):
+class Stated(NamedTuple):
+    """Limits over time that a document states, until when it counts, and what an operator should know of it."""
+
+    limits: Mapping[str, PowerLimit] = {}
+    until: datetime | None = None
+    notes: tuple[str, ...] = ()
+
+
+def stated(document: Any, file: str, domains: Collection[str] = ()) -> Stated:
+    """Read the document of a cap: a signal, by any field that only signals have; refuse other domains."""
+    of_signal = Signal.model_fields.keys() - Caps.model_fields.keys()
+    if not (isinstance(document, dict) and document.keys() & of_signal):
         caps = validated(Caps, document, file)
-        return {"": caps.limit}, caps.until
+        return Stated({"": caps.limit}, caps.until)
     signal = validated(Signal, document, file)
-    return signal.limits_on(domains, file), signal.until
+    if signal.power_w is None and "limits" not in signal.model_fields_set:
+        raise InputError(["needs 'power_w' or 'limits': it limits nothing"], file)
+    wishes = sum(one.worth_per_kwh is not None for one in signal.limits)
+    notes = {
+        f"{file}: {wishes} of {len(signal.limits)} limits are wishes, which limit nothing here": wishes > 0,
+        f"{file}: has no firm limit": signal.power_w is None and wishes == len(signal.limits),
+    }
+    told = tuple(note for note, holds in notes.items() if holds)
+    return Stated(signal.limits_on(domains, file), signal.until, told)
 
 
 class Cap(NamedTuple):
@@ -87,6 +102,8 @@ class Cap(NamedTuple):
         What an operator has to see to.
     next_s, next_w : mapping of str to float
         When each cap changes next, in seconds since 1970, and its watts then.
+    notes : tuple of str
+        What else an operator should know of the caps.
     """
 
     now_w: Mapping[str, float]
@@ -96,6 +113,7 @@ class Cap(NamedTuple):
     alarms: tuple[str, ...] = ()
     next_s: Mapping[str, float] = {}
     next_w: Mapping[str, float] = {}
+    notes: tuple[str, ...] = ()
 
     @property
     def cut_later(self) -> bool:
@@ -143,7 +161,8 @@ class Budget:
     domains: Collection[str] = ()
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    _last: tuple[dict[str, PowerLimit], datetime | None] | None = None
+    _last: Stated | None = None
+    _stands: tuple[str, ...] = ()
     # `clock` less `monotonic` before the clock was set; since when it differs, and since when the cap is not
     # known, both by `monotonic`.
     _anchor_s: float = math.nan
@@ -154,6 +173,8 @@ class Budget:
     def stand_at(self, time_s: float) -> None:
         """Take it to be a time of the past for good, such as that of a saved snapshot."""
         self.clock = self.monotonic = lambda: time_s
+        at = datetime.fromtimestamp(time_s, UTC).isoformat(timespec="seconds")
+        self._stands = (f"{self.file}: read as at {at}, the time of the snapshot",)
 
     def cap(self) -> Cap:
         """Watts that may be drawn now, and soon.
@@ -161,7 +182,7 @@ class Budget:
         Raises
         ------
         InputError
-            For a file that could not be read even once, where there is no fail-safe cap.
+            For a file that could not be read even once or is out of date, where there is no fail-safe cap.
         """
         if self.file is None:
             power_w = {"": math.inf if self.power_w is None else self.power_w}
@@ -171,18 +192,21 @@ class Budget:
 
     def _of_file(self, file: str) -> Cap:
         """Cap by the file, or by what it said last where it cannot be read; messages name it `file`."""
-        unknown = ""
+        unknown, first = "", self._last is None and self.fail_safe_w is None
         try:
             document = read_json(file) if self.source is None else self.source()
             self._last = stated(document, file, self.domains)
         except InputError as error:
-            if self._last is None and self.fail_safe_w is None:
+            if first:
                 raise
             unknown = "; ".join(error.faults)
         first_s, last_s, alarms = self._times()
-        limits, until = self._last or ({}, None)
+        limits, until, notes = self._last or Stated()
         if not unknown and until is not None and last_s >= until.timestamp():
             unknown = f"it counted until {until.isoformat()}"
+            if first:
+                self._last = None
+                raise InputError([f"until: {unknown}"], file)
         now_w, soon_w, later_w = (
             {"": math.inf}
             | {name: limit.least_from(first_s, last_s - first_s + for_s) for name, limit in limits.items()}
@@ -199,7 +223,7 @@ class Budget:
             alarms.append(text)
         changes = {name: limit.next_change(last_s) for name, limit in limits.items()}
         then = [{name: one[part] for name, one in changes.items() if one} for part in (0, 1)]
-        return Cap(now_w, soon_w, later_w, unknown, tuple(alarms), *then)
+        return Cap(now_w, soon_w, later_w, unknown, tuple(alarms), *then, notes + self._stands)
 
     def _times(self) -> tuple[float, float, list[str]]:
         """The first and the last time that it may be now, in seconds since 1970, and alarms of the clock."""

@@ -21,7 +21,7 @@ is moved by the mean of those that were, as ten jobs without a deviation would h
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -91,7 +91,7 @@ class Correction:
     """
 
     def __init__(self, error: float = ERROR, source: Callable[[], Found] | None = None) -> None:
-        self.source, self.faults = source, list[str]()
+        self.source, self.faults, self._silent = source, list[str](), True
         self._square, self._mean, self._least = error**2, -(error**2) / 2, math.exp(-Z * error)
         self._assume(0.0, (_SWING * error) ** 2)
         self._now_s = self._asked_s = self._read_s = -math.inf
@@ -125,9 +125,12 @@ class Correction:
             self._asked_s = now_s
             found, faults = self.source()
             self.faults = list(faults)
-            for reading in sorted(found, key=lambda one: one.time_s):
-                self._learn(reading)
-            self.faults = first_of(self.faults)
+            lost = Counter(self._learn(reading) for reading in sorted(found, key=lambda one: one.time_s))
+            del lost[""]
+            told = ", ".join(f"{count:,} {why}" for why, count in lost.items())
+            notes = [f"{lost.total():,} of {len(found):,} do not count: {told}"] if lost else []
+            self._silent = self._silent and not found and not faults
+            self.faults = first_of([*notes, *self.faults, *["none has come yet"] * self._silent])
             self._forget()
 
     @property
@@ -180,31 +183,42 @@ class Correction:
                 return period.what
         return None
 
-    def _learn(self, reading: Reading) -> None:
-        """Learn from a reading of a job, or of a node of whose jobs none is read."""
+    def _learn(self, reading: Reading) -> str:
+        """Learn from a reading of a job, or of a node of whose jobs none is read; return why not, or ''."""
+        name = self._job_of.get(reading.job, reading.job) or reading.node
+        key = ("job" if reading.job else "node", name)
         if (ahead_s := reading.time_s - self._now_s) > SETTLE_S:
             what = f"a reading of '{reading.job or reading.node}'"
             self.faults.append(f"{what} is {ahead_s:,.0f} s in the future")
+        elif key not in self._held:
+            return (
+                "of jobs that do not run here"
+                if reading.job
+                else "of nodes without our jobs, or with others'"
+            )
+        elif (found := self._at(key, reading)) is None:
+            return f"from before their {key[0]} was seen unchanged for {SETTLE_S:.0f} s"
         elif reading.job:
-            name = self._job_of.get(reading.job, reading.job)
-            draw: Draw | None = self._at(("job", name), reading)
-            if draw is None or reading.run not in (None, draw.run):
-                return
+            draw: Draw = found
+            if reading.run not in (None, draw.run):
+                return "of another run of their job"
             watts_of = {**{host_of(node): watts for node, watts in draw.node_w.items()}, **draw.pods}
             part = reading.job if reading.job in draw.pods else reading.node
             total_w = sum(draw.node_w.values())
-            if (watts := watts_of.get(part, 0.0) if part else total_w) > 0:
-                self._observe(name, part, reading.time_s, reading.power_w / watts, watts / total_w)
-        elif (found := self._at(("node", reading.node), reading)) is not None:
+            if not (watts := watts_of.get(part, 0.0) if part else total_w) > 0:
+                return "of nodes without their job"
+            self._observe(name, part, reading.time_s, reading.power_w / watts, watts / total_w)
+        else:
             watts_of, rest_w = found
             known = [self._factors[name] for name in watts_of if name in self._factors]
             if any(one.direct_s > reading.time_s - FRESH_S for one in known):
-                return
+                return ""
             total_w = sum(watts_of.values())
             for name, watts in watts_of.items():
                 # Of several jobs a node tells the mean alone.
                 unclear, ratio = self._prior * (1 - watts / total_w), (reading.power_w - rest_w) / total_w
                 self._observe(name, reading.node, reading.time_s, ratio, 1.0, unclear)
+        return ""
 
     def _observe(
         self, job: str, part: str, time_s: float, ratio: float, share: float, unclear: float | None = None

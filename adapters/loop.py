@@ -201,6 +201,7 @@ class RoundLoop(ABC, Generic[ReportT]):
     def _make_plan(self, load: Any, cap: Cap, report: ReportT) -> Plan:
         """Return the plan of a decision; without one, a plan that only stops jobs to keep the caps."""
         report.alarms += cap.alarms
+        report.notes += cap.notes
         plan, why = None, "the cap is not known" if cap.unknown else "there is no decision"
         reasons = dict[Any, str]()
         if not cap.unknown:
@@ -228,13 +229,14 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     def _postpone_excess(self, plan: Plan, load: Any, cap: Cap, report: ReportT) -> Plan:
         """Return a plan without the starts that would exceed a cap."""
-        caps = left_w(load, cap.soon_w)
-        if not cap.cut_later and not over_w(load.after(plan.stops, plan.begins).drawn_w, caps):
+        planned = load.after(plan.stops, plan.begins)
+        if not cap.cut_later and not over_w(planned.drawn_w, left_w(planned, cap.soon_w)):
             return plan
         then, done = load.after(plan.stops), list[Any]()
         for start in plan.begins:
             later = then.after((), [start])
-            why = too_much(later.drawn_w, _added_w(then, later), caps) or self._ends_soon(start, then, cap)
+            why = too_much(later.drawn_w, _added_w(then, later), left_w(later, cap.soon_w))
+            why = why or self._ends_soon(start, then, cap)
             if why:
                 report.postponed[start.name] = why
             else:
@@ -258,7 +260,8 @@ class RoundLoop(ABC, Generic[ReportT]):
             return
         kinds = {row[key]: row["gpu_type"] for row in round.cluster["nodes"] for key in ("pool", "gpu_type")}
         idle_w = {name: self.policy.options.gpu_type(kind).idle_power_w for name, kind in kinds.items()}
-        drawn_w, left = self.lowest(round.load).drawn_w[""], left_w(round.load, cap.later_w)[""]
+        lowest = self.lowest(round.load)
+        drawn_w, left = lowest.drawn_w[""], left_w(lowest, cap.later_w)[""]
         for job in [job for job in round.jobs if "current" not in job]:
             table = job["options"]
             rows = zip(table["gpus"], table["pool"], table["power_w"], strict=True)
@@ -275,7 +278,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         if not cap.cut_later:
             return ""
         before, after = self.lowest(load), self.lowest(load.after((), [start]))
-        return _SHORT if too_much(after.drawn_w, _added_w(before, after), left_w(load, cap.later_w)) else ""
+        return _SHORT if too_much(after.drawn_w, _added_w(before, after), left_w(after, cap.later_w)) else ""
 
     def tell(self, round: Any, cap_w: Mapping[str, float]) -> None:
         """Update the session to the current cluster, jobs and caps."""
@@ -365,7 +368,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         if self.session.fault:
             text = f"{self.session.fault}: nothing starts, and the cap is kept"
             report.alarms += [text] if text not in report.alarms else []
-        margin_w, source = load.margin_w(), self.correction and self.correction.source
+        margin_w, source = then.margin_w(), self.correction and self.correction.source
         watts = {"power_w": load.drawn_w, "cap_w": caps_w(load, cap.soon_w), "margin_w": margin_w}
         measured_w = load.measured_w if source else {}
         watts |= {"measured_w": measured_w, "next_cap_s": cap.next_s, "next_cap_w": cap.next_w}

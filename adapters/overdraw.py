@@ -271,7 +271,8 @@ def stops_to_fit(
             break
         job = waiting.pop(min(useful, key=prices.__getitem__))
         stopped.append(job)
-        stops[job.name] = f"{max(left.values()):,.0f} W too many are drawn"
+        above_w, cap = max((watts, cap) for cap, watts in left.items())
+        stops[job.name] = f"{above_w:,.0f} W too many are drawn" + (f" behind '{cap}'" if cap else "")
         left = {cap: watts - job.freed_w[cap] for cap, watts in left.items()}
     # The last ones may make some of the first needless.
     for job in stopped:

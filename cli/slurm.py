@@ -60,6 +60,10 @@ class SlurmRounds(ClusterRounds):
         super().require_sense()
         if not self.changes:
             refuse_given(("recount",), "needs --apply: in shadow mode Slurm is asked for nothing")
+        if self.snapshot is not None:
+            refuse_given(
+                ("settings",), "is not read: a snapshot has the agents' reports with which --record saved it"
+            )
 
     def policy(self) -> Policy:
         """Return the policy by which rounds are decided and done."""

@@ -142,6 +142,8 @@ class SessionAnswer(Strict):
     running: int
     last_round: int | None
     prices: dict[str, float]
+    signal: Signal | None = None
+    now: Moment | None = None
 
 
 class DroppedAnswer(Strict):

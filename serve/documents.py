@@ -34,6 +34,7 @@ def session_document(session: RecordedSession, every_s: float | None) -> dict[st
     return {
         "name": session.name,
         **now.model_dump(include=_OF_ROUND),
+        **session.session.following.model_dump(mode="json", by_alias=True, exclude_none=True),
         "every_s": every_s,
         "tenants": {name: tenant.model_dump(exclude_defaults=True) for name, tenant in now.tenants.items()},
         "nodes": len(gpus),

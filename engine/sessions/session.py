@@ -89,6 +89,8 @@ class Session:
     ----------
     told : frozenset of str
         Jobs of which it was said, since a decision was applied, what they hold or whether they may stop.
+    following : Following
+        The signal that it follows, and when its round begins.
 
     Raises
     ------
@@ -138,7 +140,7 @@ class Session:
         self._names = formulation, solver
         # The round as it was told, and with the limits of a signal.
         self._stated = self._round = _sound(validated(Instance, document))
-        self._following = Following()
+        self.following = Following()
         self._site = Site.of(self._round.cluster)
         self._own_tables = KnownTables()
         self._jobs, self._held = JobColumns({"name": []}), AssignmentColumns.from_records([])
@@ -339,7 +341,7 @@ class Session:
             elif gone or unavailable:
                 kept = np.flatnonzero(self._jobs.fixed).tolist()
                 self._require_sound(changed, self._jobs, self._held, {self._jobs.names[j] for j in kept})
-            self._stated, self._following, self._round, self._site = told, following, changed, site
+            self._stated, self.following, self._round, self._site = told, following, changed, site
 
     # -- decisions ---------------------------------------------------------------------------------------
 
@@ -426,7 +428,7 @@ class Session:
     def _followed(self, signal: Any, now: datetime | str | None) -> Following:
         """The signal and the time with what is told of them."""
         known, read = (
-            self._following,
+            self.following,
             read_signal(signal) if isinstance(signal, str | Path) else plain(signal),
         )
         fields = {"signal": known.signal if read is SAME else read, "now": known.now if now is None else now}

@@ -13,11 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from wattsched.adapters.budget import BELIEVED_S, GRACE_S, Budget, stated
+from wattsched.adapters.budget import BELIEVED_S, GRACE_S, Budget, Stated, stated
 from wattsched.adapters.correction import Correction
 from wattsched.adapters.rounds import Report, UnansweredError
 from wattsched.instances.errors import InputError
-from wattsched.instances.signals import PowerLimit
 from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
 
@@ -92,7 +91,7 @@ class World(ABC):
         self.folder = Path(self._folder.name)
         self.fail_safe_w = rng.choice([None, self.idle_w + 4 * EACH_W])
         self.feed_w = len(FEED) * (BASE_W + GPUS * IDLE_W) + rng.choice([2, 5, 8]) * EACH_W
-        self.said: tuple[dict[str, PowerLimit], datetime | None] | None = None
+        self.said: Stated | None = None
         self.unknown_since_s = inf
         self.made, self.faults = 0, list[str]()
         self.write_cap(self.idle_w + 16 * EACH_W)
@@ -145,7 +144,7 @@ class World(ABC):
             self.said = stated(json.loads(self.file.read_text()), "cap.json", ["feed"])
         except (OSError, ValueError, InputError):
             return False
-        _, until = self.said
+        until = self.said.until
         return until is None or max(self.true_s, self.true_s + self.set_s) < until.timestamp()
 
     def caps_w(self) -> dict[str, float]:

@@ -169,4 +169,47 @@ def test_power_domains_have_limits_of_their_own_and_unknown_ones_are_refused() -
     document["limits"] = []
     # A limit that is not stated any more ends at once, and that is no cut.
     ended = clocks.cap()
-    assert (ended, ended.cuts(before), before.cuts(ended)) == (of_site(math.inf, math.inf), False, True)
+    free = of_site(math.inf, math.inf)._replace(notes=("cap.json: has no firm limit",))
+    assert (ended, ended.cuts(before), before.cuts(ended)) == (free, False, True)
+
+
+def test_any_field_of_a_signal_makes_one_and_what_limits_nothing_is_refused_or_noted() -> None:
+    limit: dict[str, Any] = {"from": at(-5), "power_w": 400.0}
+    wish = limit | {"worth_per_kwh": 0.3}
+    notes = ("cap.json: 1 of 2 limits are wishes, which limit nothing here",)
+    for document, watts, told in (
+        ({"limits": [limit]}, 400.0, ()),
+        ({"limits": [limit, wish | {"power_w": 100.0}]}, 400.0, notes),
+        ({"power_w": 700.0, "baseline_w": 900.0}, 700.0, ()),
+        ({"limits": []}, math.inf, ("cap.json: has no firm limit",)),
+        (
+            {"name": "july", "limits": [wish]},
+            math.inf,
+            (notes[0].replace("2", "1"), "cap.json: has no firm limit"),
+        ),
+    ):
+        clocks = Clocks(file="cap.json", source=lambda document=document: document)
+        assert (clocks.watts()[0], clocks.cap().notes) == (watts, told)
+    nothing = Clocks(file="cap.json", source=lambda: {"format": "wattsched-signal/1", "name": "july"})
+    with pytest.raises(InputError, match="needs 'power_w' or 'limits': it limits nothing"):
+        nothing.cap()
+
+
+@pytest.mark.parametrize("document", [{"power_w": 900}, {"format": "wattsched-signal/1", "power_w": 900}])
+def test_what_is_out_of_date_at_the_start_is_refused_again_and_again(document: dict[str, Any]) -> None:
+    document = {**document, "until": at(-1)}
+    clocks = Clocks(file="cap.json", source=lambda: document)
+    for _ in range(2):
+        with pytest.raises(InputError, match="cap.json: until: it counted until 1969-12-31T23:59:59"):
+            clocks.cap(1)
+    # Rounds go on where the site states a fail-safe cap.
+    safe = Clocks(file="cap.json", source=lambda: document, fail_safe_w=300.0)
+    assert (safe.watts()[0], safe.watts(GRACE_S)[0], bool(safe.cap().unknown)) == (900, 300, True)
+
+
+def test_a_budget_that_stands_at_a_time_says_which() -> None:
+    standing = Budget(file="cap.json", source=lambda: {"power_w": 900})
+    standing.stand_at(60.0)
+    assert standing.cap().notes == (
+        "cap.json: read as at 1970-01-01T00:01:00+00:00, the time of the snapshot",
+    )

@@ -155,7 +155,7 @@ def test_a_reading_counts_for_the_settings_that_held_at_its_time(reads: list[tup
 
     seconds(5.0, 260.0, act)
     assert correction.factor("j0") == pytest.approx(1.0, abs=0.011)
-    assert correction.faults == []
+    assert all("do not count" in fault or fault == "none has come yet" for fault in correction.faults)
 
 
 def test_readings_of_another_run_and_of_the_first_seconds_do_not_count() -> None:
@@ -212,6 +212,40 @@ def test_a_nodes_own_reading_corrects_its_jobs_where_none_of_them_is_read() -> N
     for job in ("a", "b"):
         assert 1.05 < correction.factor(job) < 1.12
         assert correction.variance(job) > correction.variance("c")
+
+
+def test_readings_that_do_not_count_are_counted_by_their_reason() -> None:
+    meter = Meter()
+    correction, now_s = Correction(0.1, meter), BEGIN_S + 100.0
+    draws = {"a": Draw({"n": 300.0}, begun_s=BEGIN_S, run=1), "beside": Draw({"m2": 400.0}, begun_s=now_s)}
+    correction.update(Load(correction, now_s - 50.0, draws))
+    assert correction.faults == ["none has come yet"]
+    rows = [
+        (now_s, "a", ""),
+        (BEGIN_S + 1, "a", ""),
+        (BEGIN_S - 9, "a", ""),
+        (now_s, "old", ""),
+        (now_s, "a", "m"),
+    ]
+    rows += [(now_s, "", "m2"), (now_s, "", "far"), (BEGIN_S + 20, "", "n")]
+    meter.come = [Reading(time_s, 310.0, job, node) for time_s, job, node in rows]
+    meter.come.append(Reading(now_s, 310.0, "a", run=2))
+    correction.update(Load(correction, now_s, draws))
+    (told,) = correction.faults
+    counts, _, reasons = told.partition(": ")
+    assert counts == "8 of 9 do not count"
+    assert sorted(reasons.split(", 1 ")) == sorted(
+        [
+            "2 from before their job was seen unchanged for 5 s",
+            "from before their node was seen unchanged for 5 s",
+            "of another run of their job",
+            "of jobs that do not run here",
+            "of nodes without their job, 2 of nodes without our jobs, or with others'",
+        ]
+    )
+    # Nothing new is nothing to tell, once some have come.
+    correction.update(Load(correction, now_s + 10.0, draws))
+    assert correction.faults == []
 
 
 def test_jobs_that_were_never_read_lean_towards_the_mean_of_the_others() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -124,14 +125,55 @@ def test_a_stated_error_of_watts_is_a_margin_and_readings_are_told(run, tmp_path
     command = ("slurm", "--shadow", "--snapshot", EXAMPLES / "slurm.json", "--power-w", 20_000, "--json")
     assert json.loads(run(*command).stdout)["margin_w"] == 0
     stated = json.loads(run(*command, "--options", tmp_path / "site.json").stdout)
-    # Two jobs of 6,400 and 700 W, each 10 %.
-    assert stated["margin_w"] == pytest.approx(3.72 * 0.1 * (6_400**2 + 700**2) ** 0.5, rel=0.01)
+    # The plan has job 21 of 700 W, and starts one of 5,025 W and one of 800 W, each 10 %.
+    assert (stated["started"].keys(), stated["stopped"].keys()) == ({"24", "26"}, {"22"})
+    assert stated["margin_w"] == pytest.approx(3.72 * 0.1 * (700**2 + 5_025**2 + 800**2) ** 0.5, rel=0.01)
     assert stated["measured_w"] is None
     read = json.loads(run(*command, "--readings", tmp_path / "watts.csv").stdout)
     assert read["margin_w"] == pytest.approx(stated["margin_w"])
     assert read["measured_w"] == pytest.approx(read["power_w"])
-    (note,) = [note for note in read["notes"] if "readings" in note]
-    assert "watts.csv: line 'noon,22,1'" in note or "'noon'" in note
+    lost, wrong = [note for note in read["notes"] if "readings" in note]
+    assert "watts.csv: line 'noon,22,1'" in wrong or "'noon'" in wrong
+    assert lost == "readings: 1 of 1 do not count: 1 from before their job was seen unchanged for 5 s"
+
+
+@pytest.mark.parametrize("power_w", [6_000, 7_000, 8_000, 9_000])
+@pytest.mark.parametrize("scheduler", ["slurm", "kubernetes"])
+def test_a_plan_leaves_the_margin_of_what_runs_after_it(run, tmp_path, scheduler, power_w):
+    site = json.loads((EXAMPLES / f"{scheduler}-site.json").read_text()) | {"watts_error": 0.1}
+    (tmp_path / "site.json").write_text(json.dumps(site))
+    options = ("--snapshot", EXAMPLES / f"{scheduler}.json", "--options", tmp_path / "site.json")
+    report = json.loads(run(scheduler, "--shadow", *options, "--power-w", power_w, "--json").stdout)
+    assert report["started"] or report["postponed"]
+    assert report["alarms"] == []
+    assert report["planned_w"] + 1.1 * report["margin_w"] <= power_w
+
+
+def test_a_stop_for_a_feed_names_it(run, tmp_path):
+    feed = {"name": "feed", "members": ["g1", "g2"], "power_cap_w": 5_000}
+    (tmp_path / "site.json").write_text(json.dumps({"power_domains": [feed]}))
+    options = ("--snapshot", EXAMPLES / "slurm.json", "--options", tmp_path / "site.json")
+    report = json.loads(run("slurm", "--shadow", *options, "--json").stdout)
+    assert report["stopped"]["22"].endswith(" W too many are drawn behind 'feed'")
+
+
+def test_a_budget_beside_a_snapshot_is_read_at_its_time(run, tmp_path):
+    options = ("--snapshot", EXAMPLES / "slurm.json", "--budget", tmp_path / "cap.json")
+    event = {"from": "2020-01-01T00:00Z", "power_w": 9_000}
+    (tmp_path / "cap.json").write_text(json.dumps({"limits": [event]}))
+    report = json.loads(run("slurm", "--shadow", *options, "--json").stdout)
+    assert (report["cap_w"], report["alarms"]) == (9_000, [])
+    (note,) = [note for note in report["notes"] if "cap.json" in note]
+    assert re.search(r"read as at 20\d\d-\d\d-\d\dT.*, the time of the snapshot$", note)
+    (tmp_path / "cap.json").write_text('{"power_w": 9000, "until": "2020-01-01T00:00Z"}')
+    told = run("slurm", "--shadow", *options, code=2).output
+    assert "cap.json: until: it counted until 2020-01-01T00:00:00+00:00" in told
+
+
+def test_the_agents_of_a_snapshot_are_those_that_it_was_saved_with(run, tmp_path):
+    options = ("--snapshot", EXAMPLES / "slurm.json", "--settings", tmp_path)
+    told = run("slurm", "--shadow", *options, code=2).output
+    assert "--settings is not read: a snapshot has the agents' reports with which --record saved it" in told
 
 
 def test_a_comment_that_no_round_can_use_lets_its_own_job_wait(run, tmp_path):

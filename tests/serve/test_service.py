@@ -61,6 +61,23 @@ def test_a_session_from_beginning_to_end(serve: Serve, tmp_path: Path) -> None:
         assert ask("GET", "/v1/sessions/s")[0] == 404
 
 
+def test_a_session_is_described_with_the_signal_that_it_follows(serve: Serve, tmp_path: Path) -> None:
+    limit = {"from": "2027-01-31T17:00:00Z", "power_w": 3e3, "worth_per_kwh": 0.2}
+    with serve(tmp_path / "j.db") as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        assert not ask("GET", "/v1/sessions/s")[1].keys() & {"signal", "now"}
+        changes = {"signal": {"name": "july", "limits": [limit]}, "now": "2027-01-31T16:00:00Z"}
+        assert ask("PATCH", "/v1/sessions/s", changes)[0] == 200
+        described = ask("GET", "/v1/sessions/s")[1]
+        assert described["now"] == changes["now"]
+        assert (described["signal"]["name"], described["signal"]["limits"]) == (
+            "july",
+            [{**limit, "notice_s": 0.0}],
+        )
+        ask("PATCH", "/v1/sessions/s", {"signal": None})
+        assert "signal" not in ask("GET", "/v1/sessions/s")[1]
+
+
 def test_the_round_as_it_is_now(serve: Serve, tmp_path: Path) -> None:
     """All that was told can be read again: the instance decides as the session does."""
     with serve(tmp_path / "j.db") as ask:
