@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from wattsched.cli.solve import EXIT_CODES
 from wattsched.environment.extras import late
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.report.terminal import console, heading, line, table
-from wattsched.report.wording import duration, magnitude, money, number, quantity, spoken
+from wattsched.report.wording import duration, magnitude, money, number, percent, quantity, spoken
 from wattsched.verification.shifting.pareto import TOTALS
 
 if TYPE_CHECKING:
@@ -45,17 +45,16 @@ def seconds_in(text: str) -> float:
 
 
 class Time(ParamType):
-    """A time of the clock, which has no zone, or a date with a time, in UTC unless it has a zone."""
+    """A time of the clock, or a date with a time."""
 
     name = "time"
 
-    def read(self, value: Any) -> datetime:
+    def read(self, value: Any) -> datetime | time:
         """Read it."""
         try:
             if ":" in value[:3]:
-                return datetime.strptime(value, "%H:%M")
-            found = datetime.fromisoformat(value)
-            return found.replace(tzinfo=found.tzinfo or UTC)
+                return datetime.strptime(value, "%H:%M").time()
+            return datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(
                 f"'{value}' is neither a time as 15:00 nor one as 2026-07-14T15:00+02:00"
@@ -79,14 +78,14 @@ class Time(ParamType):
 @click.option("--points", type=Whole(1, 100), default=6, help="Cuts of each duration.")
 @limit_options
 @output_option(*JSON_SUFFIXES, help="Write all figures and plans to a .json or .json.gz file.")
-@plot_option("Draw what the cuts cost.")
+@plot_option("Draw what the cuts cost; not with --signal.")
 @json_option("all figures and plans")
 def command(
     file: str,
-    at_s: datetime | None,
+    at_s: datetime | time | None,
     lasts_s: list[str] | None,
     signal: str | None,
-    start: datetime,
+    start: datetime | time,
     points: int,
     limits: Limits,
     output: str | None,
@@ -106,11 +105,17 @@ def command(
         refuse_given(("at_s", "lasts_s", "points", "plot"), "cannot be combined with --signal")
     elif at_s is None or lasts_s is None:
         raise BadInput("give --at and --for, when an event begins and how long it lasts, or --signal")
-    if start.tzinfo is None and (at_s is None or at_s.tzinfo is not None):
-        raise BadInput("--start must be a date with a time, as the event has a date")
-    wall = at_s is not None and at_s.tzinfo is None  # the next time that the clock shows this
-    after = timedelta() if at_s is None else at_s - (start.replace(tzinfo=None) if wall else start)
-    begin_s = (after % timedelta(days=1) if wall else after).total_seconds()
+    if isinstance(start, time):
+        if not isinstance(at_s, time):
+            raise BadInput("--start must be a date with a time, as the event has a date")
+        start = datetime.combine(datetime.min, start)
+    elif start.tzinfo is None and not isinstance(at_s, time):
+        notice("--start: assumed: it has no zone and is UTC")
+        start = start.replace(tzinfo=UTC)
+    event = datetime.combine(start, at_s, start.tzinfo) if isinstance(at_s, time) else at_s or start
+    after = event.replace(tzinfo=event.tzinfo or start.tzinfo) - start
+    # A time of the clock is the next one that it shows.
+    begin_s = (after % timedelta(days=1) if isinstance(at_s, time) else after).total_seconds()
     asked = None if signal is None else read_signal(signal)
     if (instance := read_instance(file)).problem != "shifting":
         raise BadInput(f"{shown(file)}: problem: must be 'shifting', got '{instance.problem}'")
@@ -141,14 +146,14 @@ def print_offer(out: Console, found: Offer) -> None:
     line(out, (found.instance, "bold"), f": {plan.termination.reason.replace('_', ' ')}: {goal}")
     for slots, group in groupby(found.cuts, lambda cut: 0 if cut.wish else cut.slots):
         cuts = [*group]
-        first, title = cuts[0].first_slot, duration(slots * found.slot_s) if slots else "Wishes"
+        first, title = cuts[0].first_slot, ", ".join(map(duration, cuts[0].lasts_s)) or "Wishes"
         note = f"slots {first} to {first + slots - 1}" if slots > 1 else f"slot {first}"
         heading(out, title, note if slots else "each alone, beside the firm limits")
         lost = {"mean-completion": "job hours"}.get(found.objective, found.objective)
         columns = [">cut" if slots else "wish", ">not drawn", ">earns", ">later on average"]
         kept = [[*_row(found, cut, cut.loss)] for cut in cuts if cut.loss is not None]
         if kept:
-            table(out, [*columns, f">{lost}", ">per kWh", ">at least"], kept)
+            table(out, [*columns, f">{lost}", ">per kWh", ">at least", "plan"], kept)
         if cuts[-1].power_w == 0:
             line(out, "nothing can be cut: in some of these slots only idle GPUs draw", indent=2)
         refused = {_what(cut) if cut.wish else cut.result.termination.reason: cut for cut in reversed(cuts)}
@@ -161,7 +166,8 @@ def _what(cut: Cut) -> str:
     """Watts of a cut, or when a wish begins and ends."""
     if (wish := cut.wish) is None:
         return quantity(cut.power_w or 0.0, "W")
-    return f"{wish.begin:%d %b %H:%M} {'on' if wish.to is None else f'to {wish.to:%H:%M}'}"
+    to = "on" if wish.to is None else f"to {wish.to.astimezone(wish.begin.tzinfo):%H:%M}"
+    return f"{wish.begin:%d %b %H:%M} {to} {wish.begin:%Z}"
 
 
 def _row(found: Offer, cut: Cut, loss: float) -> Iterator[str]:
@@ -181,3 +187,5 @@ def _row(found: Offer, cut: Cut, loss: float) -> Iterator[str]:
     yield told(loss)
     yield told(loss / kwh) if kwh > 0 else ""
     yield told(cut.least_loss)
+    ended, gap = cut.result.termination.reason.replace("_", " "), cut.result.gap
+    yield "" if ended == "optimal" else ended if gap is None else f"{ended}, gap {percent(gap)}"

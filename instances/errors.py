@@ -113,7 +113,7 @@ def require_known(name: str, value: object, known: Collection[str]) -> None:
     """Refuse an argument that is none of the known names: a ValueError lists them."""
     if not isinstance(value, str) or value not in known:
         told = f"{name}: {value!r:.80} is not known{meant(value, known)}"
-        raise ValueError(f"{told}, choose one of {', '.join(known)}")
+        raise ValueError(f"{told}, {'choose one of ' if known else 'there is none'}{', '.join(known)}")
 
 
 def refuse(faults: Iterable[str]) -> None:

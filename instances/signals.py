@@ -7,9 +7,10 @@ ramp falls from what held before it, from its begin on, and rises again after it
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, Self
@@ -17,11 +18,11 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, model_validator
 
-from wattsched.instances.errors import InputError, refuse, shown, validated
+from wattsched.instances.errors import InputError, NoticeWarning, refuse, shown, validated
 from wattsched.instances.io import read_json
 from wattsched.reading.inputs import LARGEST, Row, meant, rows_of
 from wattsched.topology.arrays import FloatArray
-from wattsched.topology.fields import Name, NonNegative, Positive, Price, Strict
+from wattsched.topology.fields import Name, NonNegative, Positive, Strict
 
 FORMAT: Literal["wattsched-signal/1"] = "wattsched-signal/1"
 MOST_LIMITS = 10_000
@@ -73,7 +74,7 @@ class Limit(Strict):
     share: Annotated[float, Field(gt=0, le=1)] | None = None
     ramp_w_per_s: Positive | None = None
     notice_s: NonNegative = 0.0
-    worth_per_kwh: Price | None = None
+    worth_per_kwh: NonNegative | None = None
     domain: Name | None = None
 
     @property
@@ -163,10 +164,28 @@ class Signal(Strict):
             for n, one in enumerate(self.limits)
             if (name := one.domain)
         ]
-        told = "is no power domain of the cluster"
+        told = "is no power domain of the cluster" + ("" if domains else ", which has none")
         if faults := [f"{it} {told}{meant(name, domains)}" for it, name in named if name not in domains]:
             raise InputError(faults, source)
         return {domain or "": self.limit(domain) for domain in dict.fromkeys([None, *self.domains])}
+
+    def require_limits(self, source: str, begin_s: float, end_s: float = np.inf, hint: str = "") -> None:
+        """Refuse a signal without limits, and give a notice of limits that limit nothing from a time on."""
+        if not self.domains:
+            raise InputError(["has no limits"], source)
+        wishes, told = sum(one.worth_per_kwh is not None for one in self.limits), list[str]()
+        if wishes:
+            told += [f"{wishes:,} of {len(self.limits):,} limits are wishes, and limit nothing{hint}"]
+        from_s, to_s = np.array([[begin_s], [end_s]])
+        least_w = [float(self.limit(domain).least(from_s, to_s)[0]) for domain in self.domains]
+        if min(least_w) == np.inf and wishes < max(1, len(self.limits)):
+            told += [
+                f"no limit holds in the time of the jobs, from {datetime.fromtimestamp(begin_s, UTC)} on"
+            ]
+        if self.until is not None and self.until.timestamp() <= begin_s:
+            told += [f"it counted until {self.until.isoformat()}, and is kept all the same"]
+        for line in told:
+            warnings.warn(f"{source}: assumed: {line}", NoticeWarning, stacklevel=3)
 
     def granting(self, wish: Limit | None = None) -> Signal:
         """Return the signal with one of its wishes, or with all, as firm limits."""
@@ -221,6 +240,8 @@ class PowerLimit:
             low_s, high_s = np.maximum(from_s, begin_s), np.minimum(to_s, end_s)
             slope = (end_w - begin_w) / (end_s - begin_s)
             ends_w = begin_w + slope * (np.where(slope < 0, high_s, low_s) - begin_s) if slope else begin_w
+            # Seconds since 1970 are exact to some 1e-7, so a ramp is to a milliwatt.
+            ends_w = np.maximum(np.round(ends_w, 3), min(begin_w, end_w))
             found = np.where(low_s < high_s, np.minimum(found, ends_w), found)
         return found
 
@@ -276,14 +297,14 @@ def read_signal(path: str | Path) -> Signal:
     try:
         limits = [_row(row) for row in rows_of(path, COLUMNS[:1], (*COLUMNS[1:], *OPTIONAL))]
     except ValueError as error:
-        raise InputError([str(error).removeprefix(f"{source}, ")], source) from None
+        raise InputError([str(error).removeprefix(source).lstrip(",: ")], source) from None
     return validated(Signal, {"limits": limits}, source)
 
 
 def _row(row: Row) -> dict[str, Any]:
     """Fields of a limit in a row of a CSV file; an empty cell is none."""
-    names = [name for name, text in row.cells.items() if text.strip()]
-    if strange := [name for name in names if name not in (*COLUMNS, *OPTIONAL)]:
+    if strange := [name for name in row.cells if name not in (*COLUMNS, *OPTIONAL)]:
         raise row.fault(strange[0], f"is not read; read are {', '.join((*COLUMNS, *OPTIONAL))}")
+    names = [name for name, text in row.cells.items() if text.strip()]
     texts = ("from", "to", "domain")
     return {name: row.text(name) if name in texts else row.number(name, -LARGEST) for name in names}

@@ -131,7 +131,7 @@ def _draw_savings(axes: Axes, found: Savings) -> None:
 
 
 def _draw_cuts(axes: Axes, found: Offer) -> None:
-    """Draw a line for each duration, and a dotted one below which no plan is."""
+    """Draw a line for each duration, hollow where the gap was missed, and a dotted one below all plans."""
     per = AMOUNTS.get(found.objective, ("", S_PER_H / (found.weight or 1.0)))[1]
     require_range(bool(found.cuts), "found", "with cuts", "none")
     for number, slots in enumerate(dict.fromkeys(cut.slots for cut in found.cuts)):
@@ -141,6 +141,9 @@ def _draw_cuts(axes: Axes, found: Offer) -> None:
         style = {"marker": MARKERS[number % len(MARKERS)], "label": name, **look._asdict()}
         axes.step(cut_kw / 1e3, loss / per, where="pre", **style)
         axes.step(cut_kw / 1e3, least / per, where="post", color=look.color, linestyle=":")
+        loose = np.array([False, *(cut.result.termination.reason != "optimal" for cut in kept)])
+        hollow = style | {"markerfacecolor": "white", "linestyle": "", "label": "", "zorder": 3}
+        axes.plot(cut_kw[loose] / 1e3, loss[loose] / per, **hollow)
     axes.plot([], [], color=LIMIT, linestyle=":", label="no plan loses less")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from wattsched.instances.errors import NoticeWarning, naming, require_range
 from wattsched.instances.signals import Signal, read_signal
-from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, utc_time
+from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, start_time, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
 from wattsched.reading.clocks import LOCAL, moment_s
@@ -175,23 +175,23 @@ class ReplaySettings:
         return any(isinstance(per_kwh, str | Path) for per_kwh in (self.carbon, self.tariff))
 
     @property
-    def without_signal(self) -> ReplaySettings:
-        """The same settings without the signal."""
-        return replace(self, signal=None, wishes=False, start=self.start if self._files else None)
+    def without_signal(self) -> dict[str, ReplaySettings]:
+        """The same settings without the signal, and without its wishes if other limits are left."""
+        if self.signal is None:
+            return {}
+        free = replace(self, signal=None, wishes=False, start=self.start if self._files else None)
+        signal, firm = read_signal(self.signal), {"no-wishes": replace(self, wishes=False)}
+        mixed = signal.power_w is not None or len({one.worth_per_kwh is None for one in signal.limits}) > 1
+        return {"no-signal": free} | (firm if self.wishes and mixed else {})
 
     def limits(self, begin_s: float, first: datetime | None) -> dict[str | None, Steps]:
         """Return the limits of the signal by power domain, by a trace's clock; of the site by None."""
         if self.signal is None:
             return {}
         signal, shift_s = self._dated(self.signal, begin_s, first)
-        wishes = sum(one.worth_per_kwh is not None for one in signal.limits)
         if self.wishes:
             signal = signal.granting()
-        elif wishes:
-            told = f"{wishes:,} of {len(signal.limits):,} limits are wishes, and limit nothing"
-            warnings.warn(
-                f"{self.signal}: assumed: {told} (--wishes keeps them)", NoticeWarning, stacklevel=3
-            )
+        signal.require_limits(str(self.signal), begin_s - shift_s, hint=" (--wishes keeps them)")
         found = dict[str | None, Steps]()
         for domain in signal.domains:
             since_s, watts = signal.limit(domain).steps(RAMP_STEP_S)
@@ -203,9 +203,9 @@ class ReplaySettings:
         return found
 
     def events(self, trace: Trace) -> FloatArray:
-        """Return begin, end and worth of a kWh of the limits that hold for some time, shape (n, 3).
+        """Return begin, end and best worth of a kWh of the times in which limits hold, shape (n, 3).
 
-        They are in the order of their begins, by the trace's clock. A signal of no such limit is one event.
+        They are by the trace's clock, and do not overlap. A signal of no such limit is one event.
         """
         assert self.signal is not None
         signal, shift_s = self._dated(self.signal, *first_arrival(trace))
@@ -214,12 +214,17 @@ class ReplaySettings:
             for one in signal.limits
             if self.wishes or one.worth_per_kwh is None
         ]
-        return np.array(sorted(rows) or [(-np.inf, np.inf, 0.0)])
+        rows = rows or [(-np.inf, np.inf, 0.0)]
+        edges_s = np.unique([row[:2] for row in rows])
+        best = np.full(len(edges_s) - 1, -1.0)
+        for *span_s, worth in sorted(rows, key=lambda row: row[2]):
+            best[slice(*np.searchsorted(edges_s, span_s))] = worth
+        return np.column_stack([edges_s[:-1], edges_s[1:], best])[best >= 0]
 
     def _dated(self, file: File, begin_s: float, first: datetime | None) -> tuple[Signal, float]:
         """Signal of a file, and the seconds from its clock to a trace's."""
         with naming(file):
-            first = first if self.start is None else utc_time(self.start)
+            first = first if self.start is None else start_time(self.start, str(file))
             if first is None:
                 raise ValueError("its times are dates, and the jobs have none: `start` says when they begin")
             if first.tzinfo is None:

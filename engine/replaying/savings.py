@@ -9,6 +9,7 @@ saves does not depend on the end, and is told as a part of what the baseline tak
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from typing import get_args
 
 import numpy as np
 
-from wattsched.instances.errors import require_known, require_range
+from wattsched.instances.errors import NoticeWarning, require_known, require_range
 from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
@@ -206,7 +207,7 @@ def savings(
     study = _Study(baseline, ordered, settings, pacing, executor, progress, journal)
     tested = INPUTS if inputs is None else inputs
     further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
-    unlimited = 0 if settings.signal is None else 1 + len(policies)
+    unlimited = len(settings.without_signal) * (1 + len(policies))
     planned(len(traces) * (1 + len(policies) * len(ordered) + unlimited), further)
     base = study.baseline_of(traces)
     events = [*study.events(traces, baseline, [known.outcome for known in base.values()])]
@@ -333,14 +334,17 @@ class _Study:
     def events(
         self, traces: Mapping[int, Trace], policy: str, held: Sequence[Outcome]
     ) -> Iterator[EventCost]:
-        """Replay a policy without the signal, if there is one, and yield what it costs."""
+        """Replay a policy without the signal, if there is one, or without its wishes; yield costs."""
         if self.settings.signal is None:
             return
-        journal = self.journal and self.journal.within("no-signal")
-        free = replace(self, settings=self.settings.without_signal, journal=journal)
+        others = list[list[Outcome]]()
+        with warnings.catch_warnings(category=NoticeWarning, action="ignore"):  # told of the replays under it
+            for folder, settings in self.settings.without_signal.items():
+                one = replace(self, settings=settings, journal=self.journal and self.journal.within(folder))
+                others.append([run for _, run in one._runs(traces, policy)])
         rows = [
-            _event_row(run, under, self.settings.events(under.trace))
-            for (_, run), under in zip(free._runs(traces, policy), held, strict=True)
+            _event_row(runs[0], runs[-1], under, self.settings.events(under.trace))
+            for *runs, under in zip(*others, held, strict=True)
         ]
         yield EventCost(policy, *np.mean(rows, axis=0).tolist())
 
@@ -375,22 +379,19 @@ def _point(base: _Base, outcome: Outcome) -> Point:
     )
 
 
-def _event_row(free: Outcome, held: Outcome, events: FloatArray) -> list[float]:
-    """Figures of `EventCost` of a replay under a signal against one without."""
+def _event_row(free: Outcome, firm: Outcome, held: Outcome, events: FloatArray) -> list[float]:
+    """Figures of `EventCost` of a replay under a signal against one without, and one of its firm limits."""
 
-    def saved_j(until_s: FloatArray) -> FloatArray:
-        """Joules less until each time."""
-        until_s = until_s.clip(free.begin_s, max(free.end_s, held.end_s))
-        before_j, now_j = (one.meter.power.steps.integral(until_s) for one in (free, held))
+    def saved_j(other: Outcome) -> FloatArray:
+        """Joules less than in another replay in each event."""
+        at_s = events[:, :2].clip(held.begin_s, max(other.end_s, held.end_s)).ravel()
+        before_j, now_j = (np.diff(one.meter.power.steps.integral(at_s))[::2] for one in (other, held))
         return before_j - now_j
 
-    begin_s, end_s, worth = events.T
-    covered_s = np.maximum.accumulate(end_s)  # events may overlap, and count once
-    not_drawn_j = saved_j(covered_s) - saved_j(np.append(begin_s[0], np.maximum(begin_s[1:], covered_s[:-1])))
     restarts = held.jobs.restarts.sum() - free.jobs.restarts.sum()
     return [
-        float(not_drawn_j.sum()),
-        float(worth @ (saved_j(end_s) - saved_j(begin_s))) / J_PER_KWH,
+        float(saved_j(free).sum()),
+        float(events[:, 2] @ saved_j(firm)) / J_PER_KWH,
         float(held.jct_s.mean() / free.jct_s.mean()),
         float(np.percentile(held.jct_s, 99) / np.percentile(free.jct_s, 99)),
         float(restarts),

@@ -156,7 +156,7 @@ class EventCost:
     not_drawn_j : float
         Joules that the cluster draws less while limits of the signal hold.
     earns : float
-        Money for those of its wishes.
+        Money for those not drawn because of its wishes, beyond its firm limits; each at its best price.
     completion, p99 : float
         Mean and 99th percentile of completion time, over those without the signal.
     restarts, above_s : float

@@ -199,7 +199,6 @@ class Scarce:
 
 
 SCARCE = {
-    "power_w": ("power cap", "W"),
     "energy_j": ("energy budget", "J"),
     "carbon_g": ("carbon budget", "g"),
     "money": ("money budget", "unit of money"),
@@ -237,8 +236,10 @@ def scarce(row: str) -> Scarce:
             return Scarce(f"energy of tenant {rest}", "J")
         case "tenant_carbon_g":
             return Scarce(f"carbon of tenant {rest}", "g")
-        case "power_w" if rest:
-            return Scarce(f"power cap of {rest}", "W")
+        case _ if cap := re.fullmatch(r"power_w(?::(.+?))?(?:@(\d+))?", row):
+            of, slot = cap.groups()
+            where = f"{f' of {of}' if of else ''}{f' in slot {slot}' if slot else ''}"
+            return Scarce(f"power cap{where}", "W")
     return Scarce(*SCARCE.get(row, (row.replace("_", " "), "")))
 
 

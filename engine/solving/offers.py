@@ -14,10 +14,11 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.instances.signals import Limit, Signal
+from wattsched.instances.traces.carbon import start_time
 from wattsched.reading.arguments import require_types
 from wattsched.results.result import Count, Finite, Result, TerminationReport
 from wattsched.solving.engine import seconds_of, solve, sound_instance
-from wattsched.topology.fields import Strict
+from wattsched.topology.fields import LARGEST, Strict
 from wattsched.verification.report import ROUNDING
 from wattsched.verification.shifting.checker import caps_of, draw_of
 
@@ -36,9 +37,12 @@ class Cut(Strict):
         Slots of the event.
     power_w : float, optional
         Watts that are drawn less in each of them; None for a wish.
+    lasts_s : list of float
+        Durations that were asked for and take these slots.
     wish : Limit, optional
     not_drawn_j, loss : float, optional
-        Joules less in these slots, and by how much the objective is worse; None without a plan.
+        Joules less in these slots, or between a wish's begin and end, and by how much the objective is worse;
+        None without a plan.
     least_loss : float
         No plan loses less, as certificates prove.
     result : Result
@@ -48,6 +52,7 @@ class Cut(Strict):
     first_slot: Count
     slots: Count
     power_w: Finite | None = None
+    lasts_s: list[Finite] = []
     wish: Limit | None = None
     not_drawn_j: Finite | None = None
     loss: Finite | None = None
@@ -103,11 +108,11 @@ def offer(
     lasts_s : sequence of float
         Durations of the event in seconds.
     points : int
-        Evenly spaced cuts of each duration.
+        Evenly spaced cuts of each duration up to the largest that is kept, beside those tried to find it.
     signal : Signal, optional
         Its firm limits hold throughout; each of its wishes that is lower is taken alone.
     start : str or datetime
-        When the horizon begins, for a signal; UTC unless it has a zone.
+        When the horizon begins, for a signal; with a zone.
     time_limit : float, optional
         Wall-clock seconds for all plans together.
     **options
@@ -122,7 +127,9 @@ def offer(
     horizon, _ = sound_instance(instance)
     require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
     require_range(points >= 1, "points", "at least 1", points)
-    events, wishes = {_slots(horizon, at_s, lasting): None for lasting in lasts_s}, []
+    events, wishes = dict[range, list[float]](), []
+    for lasting in lasts_s:
+        events.setdefault(_slots(horizon, at_s, lasting), []).append(lasting)
     if signal is not None:
         asked, horizon = horizon, horizon.under(signal, start)
         for wish in signal.limits:
@@ -140,8 +147,8 @@ def offer(
         calls_left -= 1
         return solve(of, initial_solution=earlier, **options)
 
-    def against_first(event: range, result: Result, bound: float, **about: Any) -> Cut:
-        """Tell what a plan loses, with a bound on the objective of all plans."""
+    def against_first(event: range, result: Result, bound: float, part: Any = 1.0, **about: Any) -> Cut:
+        """Tell what a plan loses, with a bound on the objective of all plans; `part` of each slot counts."""
         about |= {"first_slot": event.start, "slots": len(event), "result": result}
         if result.decision is None:
             return Cut(**about)
@@ -149,9 +156,8 @@ def offer(
         loss, least = (
             max(0.0, value - (first.objective or 0.0)) for value in (result.objective or 0.0, bound)
         )
-        return Cut(
-            not_drawn_j=float((before_j - now_j).sum()), loss=loss, least_loss=min(loss, least), **about
-        )
+        saved_j = float(((before_j - now_j) * part).sum())
+        return Cut(not_drawn_j=saved_j, loss=loss, least_loss=min(loss, least), **about)
 
     def cuts_of(event: range, later: int) -> list[Cut]:
         """Find the most that can be kept in an event; return evenly spaced cuts up to it, and larger ones."""
@@ -178,7 +184,7 @@ def offer(
         bound, found = _proven(first), list[Cut]()
         for cut_w, result in sorted((kept | lost).items())[all_w > 0 :]:
             bound = max(bound, _proven(result) if cut_w in kept else bound)  # holds for larger cuts, too
-            found.append(against_first(event, result, bound, power_w=cut_w))
+            found.append(against_first(event, result, bound, power_w=cut_w, lasts_s=events[event]))
         return found
 
     first, cuts = plan(horizon), list[Cut]()
@@ -187,8 +193,10 @@ def offer(
             cuts += cuts_of(event, (len(events) - done) * (points + _HALVINGS) + len(wishes))
         calls_left = len(wishes)
         for wish, granted, slots in wishes:
-            result = plan(granted, first)
-            cuts.append(against_first(slots, result, max(map(_proven, (first, result))), wish=wish))
+            result, begin_s = plan(granted, first), start_time(start).timestamp()
+            edges_s = begin_s + horizon.slot_s * np.arange(slots.start, slots.stop + 1)
+            part = np.diff(edges_s.clip(wish.begin.timestamp(), wish.end_s)) / horizon.slot_s
+            cuts.append(against_first(slots, result, max(map(_proven, (first, result))), part, wish=wish))
     about = {name: getattr(horizon, name) for name in ("objective", "slot_s", "currency")}
     weight = sum(job.weight for job in horizon.jobs)
     return Offer(instance=horizon.name, weight=weight, plan=first, cuts=cuts, **about)
@@ -208,7 +216,7 @@ def _lower(one: ShiftingInstance, other: ShiftingInstance) -> range:
     """Slots from the first to the last in which a cap of an instance is below that of another."""
     caps = caps_of(other)
     lower = [
-        watts < (caps[name][1] if name in caps else np.inf) for name, (_, watts, _) in caps_of(one).items()
+        watts < (caps[name][1] if name in caps else LARGEST) for name, (_, watts, _) in caps_of(one).items()
     ]
     slots = np.flatnonzero(np.any(lower, axis=0)).tolist() if lower else []
     return range(slots[0], slots[-1] + 1) if slots else range(0)

@@ -14,7 +14,7 @@ from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_ki
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.instances.signals import read_signal
 from wattsched.instances.sizing.job import Job
-from wattsched.instances.traces.carbon import CarbonTrace, read_carbon
+from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, start_time
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import IntArray
 
@@ -132,7 +132,9 @@ def shifting_horizon(
         jobs=[_job(rng, job, best, restart_s, slots, slot_s) for job in drawn],
     )
     if signal is not None and start is not None:
-        instance = instance.under(read_signal(signal), start)
+        caps, begin = read_signal(signal), start_time(start, str(signal))
+        caps.require_limits(str(signal), begin.timestamp(), begin.timestamp() + instance.horizon_s)
+        instance = instance.under(caps, begin)
     return _with_budget(instance, carbon_fraction, completion_factor)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -13,7 +13,7 @@ from wattsched.instances.errors import duplicates, refuse, require_known
 from wattsched.instances.signals import Signal
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
-from wattsched.instances.traces.carbon import utc_time
+from wattsched.instances.traces.carbon import start_time
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import LARGEST, Count, Name, NonNegative, Positive, Price, Strict
 
@@ -171,27 +171,25 @@ class ShiftingInstance(Strict):
         Parameters
         ----------
         start : str or datetime
-            When the horizon begins; UTC unless it has a zone. The domains of the signal are those of the
-            instance.
+            When the horizon begins, with a zone.
 
         Raises
         ------
         ValueError
-            For a domain that the instance does not have.
+            For a domain that the instance does not have, and a time without a zone.
         """
-        begin = utc_time(start) if isinstance(start, str) else start
-        begin_s = begin.replace(tzinfo=begin.tzinfo or UTC).timestamp()
+        begin_s = start_time(start).timestamp()
         edges_s = np.array([begin_s + self.slot_s * slot for slot in range(self.slots + 1)])
         least = {d: signal.limit(d).least(edges_s[:-1], edges_s[1:]) for d in signal.domains}
         for strange in least.keys() - {None, *self.power_domains}:
-            require_known("power domain", strange or "", self.power_domains)
+            require_known("signal: power domain", strange or "", self.power_domains)
         domains = {
             name: one.model_copy(update={"power_w": _lower(one.power_w, least[name])})
             if name in least
             else one
             for name, one in self.power_domains.items()
         }
-        site = self if None not in least else self.capped(least[None])
+        site = self if None not in least or np.isinf(least[None]).all() else self.capped(least[None])
         return site.model_copy(update={"power_domains": domains})
 
     def capped(self, limit_w: FloatArray) -> ShiftingInstance:

@@ -230,6 +230,16 @@ def _clock_of(column: str) -> tuple[tzinfo | None, bool]:
     return clock, name in ("utc time", "settlementdate") or re.search(r"\bend(?:s|ing)?\b", name) is not None
 
 
+def start_time(start: str | datetime, source: str | None = None) -> datetime:
+    """Read when a horizon or trace begins; without a zone UTC, with a notice for a file, else refused."""
+    time_s, zoned = _utc_s(str(start))
+    if not zoned and source is None:
+        raise ValueError(f"start: must have a zone, as 2027-01-31T17:00:00Z has, got {echo(start)}")
+    if not zoned:
+        warnings.warn(f"{source}: assumed: {echo(start)} has no zone and is UTC", NoticeWarning, stacklevel=3)
+    return datetime.fromtimestamp(time_s, UTC)
+
+
 def utc_time(text: str) -> datetime:
     """Read a time as ISO 8601, without a zone in UTC, or as seconds since 1970; else a ValueError."""
     time_s, _ = _utc_s(text)

@@ -40,6 +40,8 @@ class Caps:
         What is drawn besides the nodes, and that with what these draw when all GPUs are idle.
     inside : bool array, shape (n_pools, n_caps)
         Pools whose nodes draw under each cap.
+    told_as : tuple of str
+        Names for messages, which begin with ``signal`` where it limits.
     """
 
     names: tuple[str, ...] = ()
@@ -47,6 +49,7 @@ class Caps:
     beside_w: FloatArray = field(default_factory=lambda: np.zeros(0))
     standing_w: FloatArray = field(default_factory=lambda: np.zeros(0))
     inside: BoolArray = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
+    told_as: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -60,7 +63,7 @@ class Caps:
         idle_w = Nodes(trace.cluster, pools, None, 0.0).idle_w_of_pools
         signal = signal or {}
         for strange in signal.keys() - {None}:
-            require_known("power domain", strange or "", [d.name for d in domains])
+            require_known("signal: power domain", strange or "", [d.name for d in domains])
         found: list[tuple[str, float, str | None, float, list[bool]]] = [
             (f"power_w:{d.name}", d.power_cap_w, d.name, d.reserved_w, [d.name in p.domains for p in pools])
             for d in domains
@@ -73,11 +76,11 @@ class Caps:
         members = np.array(inside, dtype=bool).reshape(len(found), len(pools)).T
         beside_w = np.array(reserved_w, dtype=float)
         standing_w = beside_w + idle_w @ members
-        for name, domain, limit, idle in zip(names, whose, limits, standing_w.tolist(), strict=True):
+        told_as = tuple("signal: " * (d in signal) + name for name, d in zip(names, whose, strict=True))
+        for name, limit, idle in zip(told_as, limits, standing_w.tolist(), strict=True):
             if (cap_w := float(limit.values.min())) < idle * (1 - ROUNDING):
-                told = f"{name}: must be at least {idle:g}, the watts when idle, got {cap_w:g}"
-                raise CapError(f"signal: {told}" if domain in signal else told)
-        return cls(tuple(names), tuple(limits), beside_w, standing_w, members)
+                raise CapError(f"{name}: must be at least {idle:g}, the watts when idle, got {cap_w:g}")
+        return cls(tuple(names), tuple(limits), beside_w, standing_w, members, told_as)
 
     @property
     def site(self) -> Steps | None:
@@ -141,7 +144,7 @@ class Caps:
             left_w = room_w[lowest]
             told = f"job '{trace.names[job]}' alone draws {least_w:,.0f} W above idle GPUs {asked}"
             told = f"{told}, and the cap leaves {left_w:,.0f} W"
-            raise CapError(f"{self.names[lowest]}: is too low for policy '{policy}': {told}")
+            raise CapError(f"{self.told_as[lowest]}: is too low for policy '{policy}': {told}")
 
 
 def _least(power_w: float, limit: Steps | None) -> Steps:

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from wattsched.cli.offer import print_offer
+from wattsched.report.terminal import console
+from wattsched.results.result import Result, TerminationReport
+from wattsched.solving.offers import Cut, Offer
+
 from .conftest import DEMO, Run, refused
 
 WISH = {"from": "2026-07-14T02:00Z", "to": "2026-07-14T03:00Z", "power_w": 150.0, "worth_per_kwh": 0.4}
@@ -30,7 +35,10 @@ def test_cuts_are_told_written_and_drawn(run, day, tmp_path):
     out = ("-o", file, "--plot", plot)
     found = run("offer", day, "--at", "2026-07-15T00:00+02:00", *options, *out, code=0)
     headings = [line for line in found.stdout.splitlines() if "  slot" in line]
-    assert headings == ["2 h  slots 1 to 2", "1 h  slot 1"]  # 1.5 to 2.5 and to 2 hours after the begin
+    assert headings == [
+        "1 h, 1.2 h  slots 1 to 2",
+        "30 min  slot 1",
+    ]  # 1.5 to 2.5 and to 2 hours after the begin
     cuts = json.loads(file.read_text())["cuts"]
     assert {(cut["first_slot"], cut["slots"]) for cut in cuts} == {(1, 2), (1, 1)}
     assert all(cut["loss"] is None or cut["loss"] >= cut["least_loss"] >= 0 for cut in cuts)
@@ -42,12 +50,55 @@ def test_cuts_are_told_written_and_drawn(run, day, tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("at", "slot"),
+    [
+        ("03:00", 2),  # on the clock of the zone of --start, whose offset stays
+        ("2026-10-25T03:00", 2),
+        ("2026-10-25T03:00+01:00", 3),
+        ("2026-10-25T03:00Z", 4),
+    ],
+)
+def test_times_without_a_zone_take_that_of_the_start(run, day, at, slot):
+    options = ("--start", "2026-10-25T01:00+02:00", "--for", "1h", "--points", 1, "--gap", 0.1, "--json")
+    cuts = json.loads(run("offer", day, "--at", at, *options, code=0).stdout)["cuts"]
+    assert {cut["first_slot"] for cut in cuts} == {slot}
+
+
+def test_wishes_keep_the_zone_they_are_written_in_and_a_start_without_one_is_noted(run, day, tmp_path):
+    signal = tmp_path / "july.json"
+    signal.write_text(json.dumps({"limits": [WISH | {"from": "2026-07-14T04:00+02:00"}]}))
+    found = run("offer", day, "--signal", signal, "--start", "2026-07-14T00:00", code=0)
+    assert "14 Jul 04:00 to 05:00 UTC+02:00" in found.stdout
+    assert "--start: assumed: it has no zone and is UTC" in found.stderr
+
+
+def test_plans_that_missed_their_gap_are_marked(capsys):
+    plan = Result.model_construct(termination=TerminationReport.model_construct(reason="feasible"), gap=0.033)
+    cut = Cut.model_construct(
+        first_slot=0,
+        slots=1,
+        power_w=5.0,
+        lasts_s=[60.0],
+        loss=1.0,
+        least_loss=0.0,
+        not_drawn_j=1e6,
+        result=plan,
+    )
+    none = Result.model_construct(
+        termination=TerminationReport.model_construct(reason="no_solution", detail=""), decision=None
+    )
+    about = {"instance": "i", "objective": "mean-completion", "slot_s": 60.0, "weight": 1.0, "currency": None}
+    print_offer(console(), Offer.model_construct(**about, plan=none, cuts=[cut]))
+    assert "feasible, gap 3.3 %" in capsys.readouterr().out
+
+
 def test_wishes_are_told_and_those_beyond_the_horizon(run, day, tmp_path):
     signal = tmp_path / "july.json"
     later = WISH | {"from": "2026-08-14T02:00Z", "to": "2026-08-14T03:00Z"}
     signal.write_text(json.dumps({"limits": [WISH, later]}))
     found = run("offer", day, "--signal", signal, "--start", "2026-07-14T00:00Z", code=0)
-    assert "14 Jul 02:00 to 03:00" in found.stdout
+    assert "14 Jul 02:00 to 03:00 UTC" in found.stdout
     assert "left out: 1 of 2 wishes" in found.stderr
 
 
@@ -87,3 +138,14 @@ def test_faulty_files_are_named(run, day, write):
         ),
     ):
         refused(run("offer", day, "--signal", write(text, name), *when), said)
+
+
+def test_a_generated_horizon_notes_a_start_without_a_zone_and_refuses_domains(run, tmp_path):
+    file, signal = tmp_path / "capped.json", tmp_path / "july.json"
+    limit = {"from": "2026-07-14T02:00Z", "power_w": 1500.0}
+    options = ("--jobs", 4, "--slots", 8, "--signal", signal, "--start", "2026-07-14T00:00", "-o", file)
+    signal.write_text(json.dumps({"limits": [limit]}))
+    assert "'2026-07-14T00:00' has no zone and is UTC" in run("generate", "shifting", *options, code=0).stderr
+    signal.write_text(json.dumps({"limits": [limit | {"domain": "feed-a"}]}))
+    said = "--signal: power domain: 'feed-a' is not known, there is none"
+    assert said in run("generate", "shifting", *options, code=2).stderr

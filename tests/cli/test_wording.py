@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from wattsched.report.sizing import ranges
 from wattsched.report.views import view
 from wattsched.report.wording import (
+    Scarce,
     duration,
     energy,
     listed,
@@ -101,6 +102,9 @@ def test_prices_in_words():
     assert unit_price("completion_s", 0.25, carbon) == "0.25 g per s"
     assert unit_price("money", 3.0, carbon) == "3 g per unit of money"
     assert scarce("gpus:A100@7").label == "A100 GPUs in slot 7"
+    assert scarce("power_w@4").label == "power cap in slot 4"
+    assert scarce("power_w:rack3@4") == Scarce("power cap of rack3 in slot 4", "W")
+    assert scarce("power_w").label == "power cap"
     assert (
         worth("nodes:v100x8", {"nodes:v100x8": 2.0}, carbon, None) == "one more node would save at most 2 g"
     )

@@ -147,10 +147,39 @@ def test_what_a_wish_earns_and_costs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("begin", "end", "parts"), [("13:15", "14:30", [0.75, 0.5]), ("13:10", "13:20", [1 / 6])]
+)
+def test_a_wish_within_slots_is_paid_for_its_own_time(begin: str, end: str, parts: list[float]) -> None:
+    """Its slots draw 0.4 kWh less each, of which the part from its begin to its end counts."""
+    wish = {
+        "from": f"2026-07-14T{begin}Z",
+        "to": f"2026-07-14T{end}Z",
+        "power_w": 450.0,
+        "worth_per_kwh": 1.0,
+    }
+    signal = Signal.model_validate({"limits": [wish]})
+    [cut] = wattsched.offer(one_job(must_finish=True), signal=signal, start=START, gap=SAME).cuts
+    assert (cut.first_slot, cut.slots) == (1, len(parts))
+    assert cut.not_drawn_j == pytest.approx(0.4 * 3.6e6 * sum(parts))
+
+
+def test_a_horizon_begins_at_a_time_with_a_zone() -> None:
+    signal = Signal.model_validate({"power_w": 500.0})
+    for start, told in (("2026-07-14T12:00", "start: must have a zone"), ("noon", "noon")):
+        with pytest.raises(ValueError, match=told):
+            one_job().under(signal, start)
+    with pytest.raises(ValueError, match="'5' is neither seconds since 1970 nor a date"):
+        one_job().under(signal, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("limits", "told"),
     [
         ([], "a wish below"),
-        ([{"from": "2026-07-14T12:00Z", "power_w": 9.0, "worth_per_kwh": 1.0, "domain": "feed"}], "feed"),
+        (
+            [{"from": "2026-07-14T12:00Z", "power_w": 9.0, "worth_per_kwh": 1.0, "domain": "feed"}],
+            "there is none",
+        ),
         ([{"from": "2026-07-20T12:00Z", "power_w": 9.0, "worth_per_kwh": 1.0}], "below its firm limits"),
     ],
 )

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.instances.errors import InputError
 from wattsched.replay.jobs.outcome import RECORDS
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
@@ -325,6 +326,8 @@ EVENTS = {
         {"from": "2026-10-31T22:20Z", "to": "2026-10-31T22:50Z", "power_w": 1300.0},
         {"from": "2026-10-31T22:40Z", "to": "2026-10-31T23:10Z", "power_w": 1200.0, "worth_per_kwh": 2.0},
         {"from": "2026-11-01T00:10Z", "to": "2026-11-01T00:25Z", "power_w": 1200.0, "worth_per_kwh": 3.0},
+        {"from": "2026-11-01T00:15Z", "to": "2026-11-01T00:20Z", "power_w": 1300.0, "worth_per_kwh": 4.0},
+        {"from": "2026-10-31T22:20Z", "to": "2026-10-31T22:30Z", "power_w": 1299.0, "worth_per_kwh": 1.0},
     ]
 }
 
@@ -338,7 +341,7 @@ def test_events_cost_what_replays_without_the_signal_do_not(dated, tmp_path, wis
     journal, told, cluster = Journal(tmp_path / "kept"), [], homogeneous_cluster(1, 8, "A100")
     options = {"policies": ("fifo",), "levels": (1.0, 0.5), "seeds": (0,), "inputs": (), "settings": settings}
     found = savings(dated, cluster, **options, journal=journal, planned=lambda *counts: told.append(counts))
-    assert told == [(6, 0)]
+    assert told == [(8 if wishes else 6, 0)]
     assert [one.policy for one in found.events] == ["backfill", "fifo"]
     (trace,) = dated.traces(cluster, [0]).values()
     limits = EVENTS["limits"] if wishes else EVENTS["limits"][:1]
@@ -348,24 +351,22 @@ def test_events_cost_what_replays_without_the_signal_do_not(dated, tmp_path, wis
         for one in limits
     ]
     for one in found.events:
-        (_, free), (_, held) = (
-            next(iter(replay_jobs({0: trace}, [one.policy], settings=each)))
-            for each in (ReplaySettings(period_s=3600.0), settings)
+        free, firm, held = (
+            next(iter(replay_jobs({0: trace}, [one.policy], settings=each)))[1]
+            for each in (ReplaySettings(period_s=3600.0), replace(settings, wishes=False), settings)
         )
         first_s = free.begin_s - 22 * 3600.0
-        kwh = {
-            second: float(
-                free.meter.power.steps.at(first_s + second) - held.meter.power.steps.at(first_s + second)
-            )
-            / 3.6e6
-            for second in range(22 * 3600, 25 * 3600)
-        }
-        seconds = {second for begin, end in spans for second in range(begin, end)}
-        assert one.not_drawn_j / 3.6e6 == pytest.approx(sum(kwh[s] for s in seconds), rel=1e-6, abs=1e-3)
-        earned = sum(
-            limit.get("worth_per_kwh", 0.0) * sum(kwh[s] for s in range(*span))
-            for limit, span in zip(limits, spans, strict=True)
+        free_w, firm_w, held_w = (
+            [float(run.meter.power.steps.at(first_s + second)) for second in range(25 * 3600)]
+            for run in (free, firm, held)
         )
+        worth = dict[int, float]()
+        for limit, span in zip(limits, spans, strict=True):
+            for second in range(*span):
+                worth[second] = max(worth.get(second, 0.0), limit.get("worth_per_kwh", 0.0))
+        kwh = sum(free_w[s] - held_w[s] for s in worth) / 3.6e6
+        assert one.not_drawn_j / 3.6e6 == pytest.approx(kwh, rel=1e-6, abs=1e-3)
+        earned = sum((firm_w[s] - held_w[s]) * best for s, best in worth.items()) / 3.6e6
         assert one.earns == pytest.approx(earned, abs=1e-3)
         assert one.completion == pytest.approx(held.jct_s.mean() / free.jct_s.mean())
         assert one.p99 == pytest.approx(np.percentile(held.jct_s, 99) / np.percentile(free.jct_s, 99))
@@ -387,15 +388,25 @@ def test_wishes_need_a_signal_and_are_told_of(dated, tmp_path) -> None:
     file = tmp_path / "july.json"
     file.write_text(json.dumps(EVENTS))
     (trace,) = dated.traces(homogeneous_cluster(1, 8, "A100"), [0]).values()
-    with pytest.warns(UserWarning, match="2 of 3 limits are wishes, and limit nothing"):
+    with pytest.warns(UserWarning, match="4 of 5 limits are wishes, and limit nothing"):
         next(replay_jobs({0: trace}, ["fifo"], settings=ReplaySettings(signal=file)))
 
 
-def test_a_signal_without_limits_costs_nothing(dated, tmp_path) -> None:
-    file = tmp_path / "none.json"
-    file.write_text("{}")
-    found = study(dated, seeds=(0,), settings=ReplaySettings(period_s=3600.0, signal=file))
+def test_a_signal_that_limits_nothing_costs_nothing_and_says_so(dated, tmp_path) -> None:
+    file = tmp_path / "past.json"
+    file.write_text(
+        json.dumps(
+            {"limits": [EVENTS["limits"][0] | {"from": "2020-10-31T22:20Z", "to": "2021-10-31T22:20Z"}]}
+        )
+    )
+    with pytest.warns(
+        UserWarning, match=r"past.json: assumed: no limit holds in the time of the jobs, from 2026-10-31 22:"
+    ):
+        found = study(dated, seeds=(0,), settings=ReplaySettings(period_s=3600.0, signal=file))
     figures = [
         (one.not_drawn_j, one.earns, one.completion, one.restarts, one.above_s) for one in found.events
     ]
     assert figures == [(0.0, 0.0, 1.0, 0.0, 0.0)] * 2
+    file.write_text("{}")
+    with pytest.raises(InputError, match=r"past.json: has no limits"):
+        study(dated, seeds=(0,), settings=ReplaySettings(signal=file))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ def test_the_next_change_is_where_a_ramp_begins_and_goes_to_its_end(
 
 def test_a_table_says_the_same_as_a_document(tmp_path: Path) -> None:
     table, document = tmp_path / "july.csv", tmp_path / "july.json"
-    table.write_text(f"from,to,power_w,share,ramp_w_per_s\n{at(0)},{at(60)},70000,,\n{at(90)},,60000,,\n")
+    table.write_text(f"from,to,power_w,notice_s,domain\n{at(0)},{at(60)},70000,,\n{at(90)},,60000,,\n")
     limits = [{"from": at(0), "to": at(60), "power_w": 70000.0}, {"from": at(90), "power_w": 60000.0}]
     document.write_text(json.dumps({"format": "wattsched-signal/1", "limits": limits}))
     assert read_signal(table) == read_signal(document)
@@ -143,6 +144,12 @@ def test_what_is_wrong_is_named(tmp_path: Path, limit: dict[str, Any], words: st
     ("text", "words"),
     [
         ("from,to,power_kw\n2026-07-01T15:00Z,,70\n", "column 'power_kw': is not read"),
+        ("from,power_w,ramp_w_per_s\n2026-07-01T15:00Z,70,\n", "column 'ramp_w_per_s': is not read"),
+        ("", "^[^:]*signal.csv: is empty$"),
+        (
+            "from,power_w,worth_per_kwh\n2026-07-01T15:00Z,70,-1\n",
+            "worth_per_kwh: must be greater",
+        ),
         ("from,power_w\n2026-07-01T15:00Z,much\n", "column 'power_w'"),
         ("begin,power_w\n2026-07-01T15:00Z,70\n", "column 'from' is missing"),
         ("from,power_w\n2026-07-01T15:00,70\n", "must have a zone"),
@@ -153,6 +160,32 @@ def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, text: str, words: str
     file.write_text(text)
     with pytest.raises(InputError, match=words):
         read_signal(file)
+
+
+def test_a_ramp_is_exact_to_a_milliwatt_where_seconds_since_1970_are_not() -> None:
+    event = {"from": at(0), "to": at(60), "power_w": 0.0001, "ramp_w_per_s": 10.0}
+    limit = Signal.model_validate({"power_w": 9000.0, "limits": [event]}).limit()
+    assert [limit.least_from(BEGIN_S + s) for s in (0, 100, 899.99, 1000)] == [9000, 8000, 0.1, 0.0001]
+
+
+@pytest.mark.parametrize(
+    ("signal", "words"),
+    [
+        (
+            {"limits": [{"from": at(200), "power_w": 1.0}]},
+            ["no limit holds in the time of the jobs, from 2026-07-01 15:00"],
+        ),
+        ({"limits": [{"from": at(10), "power_w": 1.0, "worth_per_kwh": 1.0}]}, ["1 of 1 limits are wishes"]),
+        ({"power_w": 9.0, "until": at(0)}, ["it counted until 2026-07-01T15:00:00"]),
+        ({"power_w": 9.0, "until": at(1)}, []),
+    ],
+)
+def test_what_limits_nothing_is_said(signal: dict[str, Any], words: list[str]) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        Signal.model_validate(signal).require_limits("a.json", BEGIN_S, BEGIN_S + 7200.0)
+    assert len(told) == len(words)
+    assert all(word in str(one.message) for word, one in zip(words, told, strict=True))
 
 
 @given(st.lists(LIMITS, min_size=1, max_size=6), st.integers(0, 5))

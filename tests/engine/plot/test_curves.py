@@ -15,6 +15,7 @@ from tests.strategies.effort import examples
 from wattsched import plot
 from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP
+from wattsched.results.result import Result, TerminationReport
 from wattsched.solving.offers import Cut, Offer
 
 from .cases import curves, outcome, saved, tradeoff
@@ -169,14 +170,18 @@ def test_cuts_are_steps_over_what_no_plan_beats() -> None:
         return Offer.model_construct(**about, cuts=[*cuts])
 
     def cut(slots: int, k: int, **more: Any) -> Cut:
+        ended = TerminationReport.model_construct(reason="feasible" if k == 2 else "optimal")
         loss = {"loss": 3600.0 * k * slots, "least_loss": 900.0 * k}
+        loss["result"] = Result.model_construct(termination=ended)
         return Cut.model_construct(first_slot=1, slots=slots, power_w=500.0 * k, **(loss | more))
 
     cuts = [*(cut(slots, k) for slots in (1, 2) for k in (1, 2)), cut(2, 4, loss=None)]
     axes = plot.frontier(offer(*cuts))
     names = [str(line.get_label()) for line in axes.lines]
     assert [name for name in names if name[0] != "_"] == ["30 min", "1 h", "no plan loses less"]
-    shown = [line.get_data() for line in axes.lines[:4]]
+    hollow = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    assert [[[*values] for values in line.get_data()] for line in hollow] == [[[1.0], [4.0]], [[1.0], [8.0]]]
+    shown = [line.get_data() for line in axes.lines[:5] if line not in hollow]
     assert [[*x] for x, _ in shown] == [[0.0, 0.5, 1.0]] * 4
     assert [[*y] for _, y in shown] == [[0.0, 2.0, 4.0], [0.0, 0.5, 1.0], [0.0, 4.0, 8.0], [0.0, 0.5, 1.0]]
     assert (axes.lines[0].get_drawstyle(), axes.lines[1].get_drawstyle()) == ("steps-pre", "steps-post")

@@ -214,6 +214,13 @@ def test_caps_that_cannot_be_held_are_refused(room_w, name, said) -> None:
         run(trace, site(trace, room_w), name)
 
 
+def test_a_limit_of_a_signal_that_cannot_be_held_is_named_by_it() -> None:
+    trace = trace_by_hand(cluster_of(8), (0.0, 100.0, 2, linear(2)))
+    limit = Steps(np.array([0.0]), np.array([site(trace, 100.0).limits[0].values[0]]))
+    with pytest.raises(CapError, match=r"^signal: power_w: is too low for policy 'fifo'"):
+        run(trace, Caps.of(trace, None, {None: limit}), "fifo")
+
+
 def test_a_cap_is_used_well_by_those_who_choose_configurations() -> None:
     """Under a cap at which fifo must wait, sizing ends no later on average."""
     trace = trace_of_durations(homogeneous_cluster(2, 8, "A100"), poisson_jobs(20, 3, gap_s=60.0), seed=3)
