@@ -60,7 +60,7 @@ class Caps(Strict):
 
 
 class Stated(NamedTuple):
-    """Limits over time that a document states, until when it counts, and what an operator should know of it."""
+    """Limits over time that a document states, until when it counts, and what to tell of it."""
 
     limits: Mapping[str, PowerLimit] = {}
     until: datetime | None = None
@@ -223,7 +223,7 @@ class Budget:
             alarms.append(text)
         changes = {name: limit.next_change(last_s) for name, limit in limits.items()}
         then = [{name: one[part] for name, one in changes.items() if one} for part in (0, 1)]
-        return Cap(now_w, soon_w, later_w, unknown, tuple(alarms), *then, notes + self._stands)
+        return Cap(now_w, soon_w, later_w, unknown, tuple(alarms), then[0], then[1], notes + self._stands)
 
     def _times(self) -> tuple[float, float, list[str]]:
         """The first and the last time that it may be now, in seconds since 1970, and alarms of the clock."""

@@ -67,7 +67,8 @@ class Report:
     planned_w : float, optional
         In shadow mode the draw if the plan were carried out.
     margin_w, measured_w : float, optional
-        Margin that the cap keeps for errors of the model, in shadow mode that of the plan, and the draw with jobs that are read as measured.
+        Margin that the cap keeps for errors of the model (in shadow mode the plan's), and the draw with jobs
+        as they are read.
     domains : dict of str to dict
         These by power domain, '' for the site, and `next_cap_w` from the time `next_cap_s` (since 1970) on.
     cap_unknown, unread_s : bool, float

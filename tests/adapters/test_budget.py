@@ -200,7 +200,7 @@ def test_what_is_out_of_date_at_the_start_is_refused_again_and_again(document: d
     document = {**document, "until": at(-1)}
     clocks = Clocks(file="cap.json", source=lambda: document)
     for _ in range(2):
-        with pytest.raises(InputError, match="cap.json: until: it counted until 1969-12-31T23:59:59"):
+        with pytest.raises(InputError, match=r"cap\.json: until: it counted until 1969-12-31T23:59:59"):
             clocks.cap(1)
     # Rounds go on where the site states a fail-safe cap.
     safe = Clocks(file="cap.json", source=lambda: document, fail_safe_w=300.0)
