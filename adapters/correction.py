@@ -191,11 +191,7 @@ class Correction:
             what = f"a reading of '{reading.job or reading.node}'"
             self.faults.append(f"{what} is {ahead_s:,.0f} s in the future")
         elif key not in self._held:
-            return (
-                "of jobs that do not run here"
-                if reading.job
-                else "of nodes without our jobs, or with others'"
-            )
+            return "of jobs that do not run" if reading.job else "of nodes without our jobs, or with others'"
         elif (found := self._at(key, reading)) is None:
             return f"from before their {key[0]} was seen unchanged for {SETTLE_S:.0f} s"
         elif reading.job:

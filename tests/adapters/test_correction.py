@@ -239,7 +239,7 @@ def test_readings_that_do_not_count_are_counted_by_their_reason() -> None:
             "2 from before their job was seen unchanged for 5 s",
             "from before their node was seen unchanged for 5 s",
             "of another run of their job",
-            "of jobs that do not run here",
+            "of jobs that do not run",
             "of nodes without their job, 2 of nodes without our jobs, or with others'",
         ]
     )

@@ -166,6 +166,12 @@ def test_a_ramp_is_exact_to_a_milliwatt_where_seconds_since_1970_are_not() -> No
     event = {"from": at(0), "to": at(60), "power_w": 0.0001, "ramp_w_per_s": 10.0}
     limit = Signal.model_validate({"power_w": 9000.0, "limits": [event]}).limit()
     assert [limit.least_from(BEGIN_S + s) for s in (0, 100, 899.99, 1000)] == [9000, 8000, 0.1, 0.0001]
+    assert (
+        Signal.model_validate({"limits": [event | {"ramp_w_per_s": None, "power_w": 1.59375}]})
+        .limit(None)
+        .least_from(BEGIN_S)
+        == 1.59375
+    )
 
 
 @pytest.mark.parametrize(
