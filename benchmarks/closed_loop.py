@@ -194,6 +194,9 @@ class PlantActions:
     def write_settings(self, *_: Any) -> list[str]:
         return []
 
+    def change(self, *_: Any) -> dict[int, str]:
+        return {}
+
     def start(self, start: Any) -> str:
         job, plant = plant_job(self.plant, start.job), self.plant
         (node,) = start.launch.nodes

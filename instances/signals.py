@@ -240,8 +240,8 @@ class PowerLimit:
             low_s, high_s = np.maximum(from_s, begin_s), np.minimum(to_s, end_s)
             slope = (end_w - begin_w) / (end_s - begin_s)
             ramp_w = begin_w + slope * (np.where(slope < 0, high_s, low_s) - begin_s) if slope else begin_w
-            # Seconds since 1970 are exact to some 1e-7, so a ramp is to a milliwatt.
-            ends_w = np.maximum(np.round(ramp_w, 3), min(begin_w, end_w)) if slope else begin_w
+            # Seconds since 1970 are exact to some 1e-7, so a ramp is to 10 microwatts.
+            ends_w = np.maximum(np.round(ramp_w, 5), min(begin_w, end_w)) if slope else begin_w
             found = np.where(low_s < high_s, np.minimum(found, ends_w), found)
         return found
 

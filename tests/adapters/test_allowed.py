@@ -150,10 +150,10 @@ def test_whatever_looking_at_a_job_raises_that_job_alone_waits(
     untouched, _, _ = looked({"model": "gpt2"}, {"allow": EVERYTHING}, None)
     expand = adapter_options.Expansion.with_table
 
-    def fails(self: Any, fields: dict[str, Any], user: str) -> dict[str, Any]:
+    def fails(self: Any, fields: dict[str, Any], *others: Any) -> dict[str, Any]:
         if fields.get("model") == "gpt2":
             raise error("of the kind that nobody thought of")
-        return expand(self, fields, user)
+        return expand(self, fields, *others)
 
     monkeypatch.setattr(adapter_options.Expansion, "with_table", fails)
     round, record, reason = looked({"model": "gpt2"}, {"allow": EVERYTHING}, None)
