@@ -86,6 +86,7 @@ def test_an_earlier_decision_that_is_no_longer_possible_is_no_error(
         problem,
         heuristics=dict.fromkeys(problem.heuristics, lambda *_: None),
         formulations={problem.default: nothing_known},
+        branch=None,
     )
     monkeypatch.setattr(engine, "find_problem", lambda name: without_rules)
     ended = solve(fewer, initial_solution=first).termination
