@@ -329,6 +329,10 @@ class World(ABC):
         """Submit a job of ours."""
 
     @abstractmethod
+    def submit_long(self) -> None:
+        """Submit a job of ours, of one GPU, that may be stopped and does not end by itself."""
+
+    @abstractmethod
     def come_foreign(self) -> None:
         """Let somebody else's job start."""
 

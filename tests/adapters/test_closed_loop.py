@@ -11,14 +11,14 @@ import pytest
 
 from tests.adapters.histories import BASE_W, EACH_W, GPUS, IDLE_W, NODES, World
 from tests.adapters.kubernetes.emulator import KubernetesWorld
-from tests.adapters.slurm.emulator import SlurmWorld, patched
+from tests.adapters.slurm.emulator import patched
 from tests.adapters.test_signals import write
 from wattsched.adapters.correction import Correction, Z
 from wattsched.adapters.readings import Reading
 from wattsched.adapters.rounds import Report
 
 JOB_W = EACH_W + IDLE_W
-"""What a job of one GPU draws by the model."""
+"""Watts of a job of one GPU by the model."""
 
 
 class Measured(Correction):
@@ -44,7 +44,7 @@ class Measured(Correction):
 
     @property
     def true_w(self) -> float:
-        """What the cluster drew in truth when it was looked at last."""
+        """True watts of the cluster when it was looked at last."""
         return self.world.idle_w + sum(watts - IDLE_W for watts in self.drawn.values())
 
 
@@ -59,12 +59,7 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     made.fail_safe_w, made.feed_w = None, BASE_W + GPUS * JOB_W * 3
     made.restart()
     for _ in range(24):
-        if isinstance(made, SlurmWorld):
-            made._add(1, '{"wattsched": {}}')
-            made.jobs[made.made].seconds = 1e9
-        elif isinstance(made, KubernetesWorld):
-            made.submit({"preemptible": True})
-            made.jobs[f"j{made.made}"]["seconds"] = 1e9
+        made.submit_long()
     yield made
     made.close()
 

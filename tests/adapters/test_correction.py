@@ -77,7 +77,7 @@ def seconds(each_s: float, until_s: float, act: Callable[[float], None]) -> None
 @pytest.mark.parametrize("swings", [0.1, 0.2, 0.5])
 @pytest.mark.parametrize("error", [0.05, 0.1, 0.2])
 def test_quantiles_cover_what_they_say(error: float, swings: float) -> None:
-    """Of 1,000 jobs, before any reading and while they are read, about as many are above each quantile.
+    """About as many of 1,000 jobs are above each quantile as it says, before any and while they are read.
 
     The error that the site states has two parts: that of the job, and its swing from moment to moment.
     """

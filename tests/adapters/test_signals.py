@@ -12,11 +12,11 @@ import pytest
 
 from tests.adapters.histories import BASE_W, EACH_W, GPUS, IDLE_W, World
 from tests.adapters.kubernetes.emulator import KubernetesWorld
-from tests.adapters.slurm.emulator import SlurmWorld, patched
+from tests.adapters.slurm.emulator import patched
 from wattsched.adapters.rounds import Report
 
 FEED_IDLE_W = BASE_W + GPUS * IDLE_W
-"""What the node behind the feed draws while it idles."""
+"""Watts of the idle node behind the feed."""
 
 
 def running(world: World) -> tuple[int, int]:
@@ -64,12 +64,7 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     write(made, 24)
     made.restart()
     for _ in range(24):
-        if isinstance(made, SlurmWorld):
-            made._add(1, '{"wattsched": {}}')
-            made.jobs[made.made].seconds = 1e9
-        elif isinstance(made, KubernetesWorld):
-            made.submit({"preemptible": True})
-            made.jobs[f"j{made.made}"]["seconds"] = 1e9
+        made.submit_long()
     later(made, 1)
     assert running(made) == (23, 7)
     yield made

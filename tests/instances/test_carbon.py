@@ -220,10 +220,11 @@ CUT = "the last line does not end; the file may be cut"
 
 
 def test_a_table_over_time_that_may_be_cut_is_pointed_at(tmp_path: Path) -> None:
-    for end, quantity in (("", "money"), ("", "carbon"), ("\n", "money"), ("\r\n", "carbon")):
+    ends: list[tuple[str, Quantity]] = [("", "money"), ("", "carbon"), ("\n", "money"), ("\r\n", "carbon")]
+    for end, quantity in ends:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            read_carbon(written(tmp_path, f"time,x\n{HOURS}{end}"), quantity=quantity)  # type: ignore[arg-type]
+            read_carbon(written(tmp_path, f"time,x\n{HOURS}{end}"), quantity=quantity)
         assert any(CUT in str(one.message) for one in told) == (not end)
 
 

@@ -150,6 +150,10 @@ class KubernetesWorld(World):
         if said is None and self.rng.random() < 0.1:
             self.guarded.add(f"{name}-0-1")
 
+    def submit_long(self) -> None:
+        self.submit({"preemptible": True})
+        self.jobs[f"j{self.made}"]["seconds"] = 1e9
+
     def come_foreign(self) -> None:
         self.submit(said={}, foreign=True)
         pod = self.pods[f"j{self.made}-0-1"]

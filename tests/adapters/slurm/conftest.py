@@ -23,6 +23,15 @@ __all__ = ["load_script", "run"]
 
 ROOTS = [None, *(Path(name) for name in os.environ.get("WATTSCHED_SLURM_ROOTS", "").split(":") if name)]
 
+CLOCKED = {
+    "gpus": [2, 2],
+    "pool": ["A100", "A100"],
+    "rate": [1.0, 0.9],
+    "power_w": [700.0, 400.0],
+    "frequency_mhz": [1410, 1005],
+}
+"""Options of two GPUs at two clocks."""
+
 
 @pytest.fixture(scope="session", params=ROOTS, ids=lambda root: root.name if root else "installed")
 def root(request: pytest.FixtureRequest) -> Path | None:

@@ -67,7 +67,7 @@ class SlurmWorld(World):
     """
 
     EACH_W = {1410: MOST_W, 1005: 250.0}
-    """Of a GPU with a clock."""
+    """Watts of a GPU beyond an idle one, by its clock."""
 
     def __init__(self, rng: Random) -> None:
         self.jobs, self.down = dict[int, Job](), set[str]()
@@ -260,6 +260,10 @@ class SlurmWorld(World):
             json.dumps({"wattsched": self.rng.choice([{}, *[{"options": f"of{gpus}"}] * 3])}),
             requeue=requeue,
         )
+
+    def submit_long(self) -> None:
+        self._add(1, '{"wattsched": {}}')
+        self.jobs[self.made].seconds = 1e9
 
     def come_foreign(self) -> None:
         self._add(self.rng.randint(1, 6), "", foreign=True, priority=1)

@@ -29,7 +29,7 @@ esac
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """What starts agents of a node; they end with the test."""
+    """Start agents of a node by a call; they end with the test."""
     begun = list[subprocess.Popen[str]]()
     (tmp_path / "settings").mkdir(mode=0o755)
 
@@ -76,7 +76,7 @@ def reported(folder: Path, **fields: Any) -> Any:
 
 
 def calls(folder: Path) -> list[str]:
-    """What was set."""
+    """Return the calls by which something was set."""
     return (folder / "calls").read_text().splitlines() if (folder / "calls").exists() else []
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.adapters.processes import wait_for
+from tests.adapters.slurm.conftest import CLOCKED
 from tests.adapters.test_slices import by_host
 from tests.adapters.trust import trusting
 from wattsched.adapters.budget import Budget
@@ -27,15 +28,6 @@ from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import SlurmError, take
 from wattsched.adapters.slurm.trace import Said, recorded
 from wattsched.serve.journal import Journal
-
-CLOCKED = {
-    "gpus": [2, 2],
-    "pool": ["A100", "A100"],
-    "rate": [1.0, 0.9],
-    "power_w": [700.0, 400.0],
-    "frequency_mhz": [1410, 1005],
-}
-
 
 look = partial(take, timeout_s=3.0)
 

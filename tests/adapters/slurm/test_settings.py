@@ -20,7 +20,7 @@ from wattsched.adapters.slurm.loop import Rounds
 from wattsched.adapters.slurm.options import SiteOptions
 
 LOW_W = 200.0
-"""What a GPU draws beyond an idle one with the lower clock."""
+"""Watts of a GPU with the lower clock beyond an idle one."""
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.emulated_slurm import AGENT
 from tests.adapters.processes import wait_for
+from tests.adapters.slurm.conftest import CLOCKED
 from tests.adapters.trust import trusting
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
@@ -24,13 +25,6 @@ from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.snapshot import take
 from wattsched.serve.journal import Journal
 
-CLOCKED = {
-    "gpus": [2, 2],
-    "pool": ["A100", "A100"],
-    "rate": [1.0, 0.9],
-    "power_w": [700.0, 400.0],
-    "frequency_mhz": [1410, 1005],
-}
 IDLE_W = 2 * 200 + 16 * 50.0
 """Two nodes without jobs."""
 TOOL = """#!/bin/sh
@@ -77,7 +71,7 @@ def agents(cluster: Any, folder: Path) -> Iterator[Agents]:
 
 @pytest.fixture
 def start_rounds(cluster: Any, folder: Path) -> Iterator[Callable[[], Rounds]]:
-    """What begins a process of ours, after another one."""
+    """Begin a process of ours by a call, after the one before has ended."""
     policy = Policy(Ours(), SiteOptions.model_validate(trusting()), apply=True, start_s=5.0)
     look = partial(take, timeout_s=3.0, settings=folder / "settings")
     with ExitStack() as stack:
@@ -103,7 +97,7 @@ def jobs_that_run(cluster: Any, rounds: Rounds, count: int) -> list[int]:
 
 
 def calls(folder: Path) -> list[str]:
-    """What the agents set."""
+    """Return the calls by which agents set something."""
     return (folder / "calls").read_text().splitlines()
 
 

@@ -197,7 +197,7 @@ def test_insertion_ends_within_the_gap_without_a_time_limit(monkeypatch: pytest.
 
 
 def test_likely_schedules_fit_beside_the_decided_ones() -> None:
-    """What the LP mixes to 70 % and more may exceed a cell together; what is kept to begin with does not."""
+    """Schedules that the LP mixes to 70 % and more may exceed a cell together; those kept at first do not."""
     for seed in range(3):
         horizon = horizon_of(shifting_horizon(jobs=60, slots=24, seed=seed, carbon_fraction=None))
         pricing = SchedulePricing(horizon)
