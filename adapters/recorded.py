@@ -95,7 +95,8 @@ class Recorded:
 
     def tell(self, treatment: str, what: str) -> None:
         """Put into the table, once, what is assumed or noted."""
-        self.entries += [one for one in (Entry(treatment, what),) if one not in self.entries]
+        if (entry := Entry(treatment, what)) not in self.entries:
+            self.entries.append(entry)
 
     def tell_foreign(self, nodes: Counter[str], record: str) -> None:
         """Point at nodes that the cluster lacks, each with the number of records on it, if there are any."""

@@ -93,6 +93,11 @@ class Metadata(Part):
     creation_s: Annotated[Moment, Field(alias="creationTimestamp")] = None
     deletion_s: Annotated[Moment, Field(alias="deletionTimestamp")] = None
 
+    @property
+    def named(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
 
 class Needs(Part):
     """Resources that a container asks for."""

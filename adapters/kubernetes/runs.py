@@ -154,10 +154,8 @@ def together(runs: Iterable[Run], found: Recorded) -> list[Run]:
     if apart := len({own[0].alike for own in jobs if len(own) > 1}):
         told = "whose pods did not run at the same time count as separate jobs"
         found.tell("noted", f"{count(apart, 'gang')} {told}")
-    late = [
-        own[0].start_s > runs[0].start_s + TOGETHER_S for own, runs in zip(jobs, overlapping, strict=True)
-    ]
-    if waited := sum(late):
+    starts_s = [(own[0].start_s, first.start_s) for own, (first, *_) in zip(jobs, overlapping, strict=True)]
+    if waited := sum(start_s > first_s + TOGETHER_S for start_s, first_s in starts_s):
         told = "from when the last pod began; what others held before makes it longer"
         found.tell("assumed", f"{count(waited, 'gang')} whose pods began apart: one job {told}")
     return sorted(chain(*jobs), key=lambda run: (run.created_s, run.group, run.start_s))

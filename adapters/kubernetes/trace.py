@@ -82,10 +82,6 @@ class _Job(Part):
         return sum(number or 0 for number in (self.active, self.succeeded, self.failed))
 
     @property
-    def named(self) -> Name:
-        return self.metadata.namespace, self.metadata.name
-
-    @property
     def gpus(self) -> int:
         return read_pod({"metadata": {"name": self.metadata.name}, "spec": self.pod}).gpus * (
             self.parallelism or 0
@@ -177,27 +173,27 @@ def recorded(
     if nodes:
         found.cluster = _cluster(nodes, found, stand_ins)
     jobs = [validated(_Job, job) for job, _ in by_kind["Job"]]
-    limits = {job.named: job.limit_s or inf for job in jobs}
-    workloads, pods = by_kind["Workload"], by_kind["Pod"]
-    words = {word for document, _ in workloads for word in validated(Workload, document).words}
+    limits = {job.metadata.named: job.limit_s or inf for job in jobs}
+    workloads = [(validated(Workload, one), seen_s) for one, seen_s in by_kind["Workload"]]
+    pods = [(read_pod(one), validated(_Status, one), seen_s) for one, seen_s in by_kind["Pod"]]
+    words = {word for row, _ in workloads for word in row.words}
     of_pods = list(_of_pods(pods, nodes, lists, limits, words, found))
-    of_jobs = Counter(_job_of(read_pod(pod)) for pod, _ in pods)
+    of_jobs = Counter(_job_of(pod) for pod, *_ in pods)
     read = {run.job for run in of_pods if run.gpus and not run.excluded}
-    short = [job for job in jobs if job.named in read and job.pods > of_jobs[job.named]]
-    if missing := sum(job.pods - of_jobs[job.named] for job in short):
+    short = [job for job in jobs if job.metadata.named in read and job.pods > of_jobs[job.metadata.named]]
+    if missing := sum(job.pods - of_jobs[job.metadata.named] for job in short):
         told = f"{count(missing, 'pod')} of {count(len(short), 'Job')}"
         found.tell("doubtful", f"earlier runs are missing, with their GPU hours: {told}")
-    of_workloads = list(runs_of_workloads(workloads, nodes, limits, found))
+    of_workloads = list(runs_of_workloads(workloads, nodes.values(), limits, found))
     _take(found, [*of_workloads, *_since_their_jobs(of_pods, jobs, short)])
-    of_a_pod = {word for pod, _ in pods for word in validated(Owned, pod["metadata"]).words}
-    rows = [validated(Workload, document) for document, _ in workloads]
-    alone = {(row.metadata.namespace, row.metadata.name) for row in rows if of_a_pod.isdisjoint(row.words)}
+    of_a_pod = {word for _, status, _ in pods for word in status.metadata.words}
+    alone = {row.metadata.named for row, _ in workloads if of_a_pod.isdisjoint(row.words)}
     begun = {(pod.namespace, pod.start_s // TOGETHER_S) for pod in of_pods if pod.gpus and not pod.excluded}
     minutes = [(run.namespace, run.start_s // TOGETHER_S) for run in of_workloads if run.job in alone]
     if twice := sum(any((of, minute + k) in begun for k in (-1, 0, 1)) for of, minute in minutes):
         what = f"{count(twice, 'workload')} without pods, as pods of none began at their time"
         found.tell("doubtful", f"{what}: these may be its pods, and count twice")
-    made_s = [validated(_Job, item).metadata.creation_s or 0.0 for item, _ in by_kind["Node"]]
+    made_s = [validated(Metadata, item["metadata"]).creation_s or 0.0 for item, _ in by_kind["Node"]]
     first_s = min((job.submitted_s for job in found.jobs), default=inf)
     told = "in the cluster all of the time, as replays know no others"
     if later := sum(one_s > first_s for one_s in made_s):
@@ -209,7 +205,7 @@ def recorded(
         found.tell("assumed", f"{what}: in the cluster as the last has it")
     there = {run.job for run in of_pods} | words
     for job in jobs:
-        if job.start_s is not None and job.named not in there and (gpus := job.gpus):
+        if job.start_s is not None and job.metadata.named not in there and (gpus := job.gpus):
             found.leave_out("Jobs whose pods are gone", gpus, job.lasted_s)
     return found
 
@@ -220,7 +216,7 @@ def _require_one_cluster(items: Sequence[Mapping[str, Any]], moments: Sequence[f
     for item, seen_s in zip(items, moments, strict=True):
         named = validated(Metadata, item["metadata"])
         if named.uid and named.creation_s is not None:
-            own = lives[item["kind"], named.namespace, named.name]
+            own = lives[item["kind"], *named.named]
             own.append((named.creation_s, named.uid, seen_s, item))
     for (kind, namespace, name), own in lives.items():
         for (_, uid, seen_s, item), (made_s, other, *_) in pairwise(sorted(own, key=lambda one: one[:3])):
@@ -236,8 +232,8 @@ def _since_their_jobs(runs: Sequence[Run], jobs: Iterable[_Job], short: Iterable
 
     Of Jobs that are `short` of pods, the first ones are those that were made when the Job started.
     """
-    made_s = {job.named: job.metadata.creation_s or inf for job in jobs}
-    first_s = {job.named: job.start_s or inf for job in short}
+    made_s = {job.metadata.named: job.metadata.creation_s or inf for job in jobs}
+    first_s = {job.metadata.named: job.start_s or inf for job in short}
     for run in runs:
         first_s[run.job] = min(run.created_s, first_s.get(run.job, inf))
     for run in runs:
@@ -282,21 +278,20 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
 
 
 def _of_pods(
-    documents: Iterable[Any],
+    pods: Iterable[tuple[KubePod, _Status, float]],
     nodes: Mapping[str, KubeNode],
     lists: Mapping[str, Sequence[tuple[float, KubeNode]]],
     limits: Mapping[Name, float],
     words: Set[Name],
     found: Recorded,
 ) -> Iterator[Run]:
-    """Yield runs of pods by GPU type, of `documents` with when each was seen last, in seconds since 1970.
+    """Yield runs of pods by GPU type, of `pods` with when each was seen last, in seconds since 1970.
 
     `lists` are the nodes as each list had them; `limits` the longest times of Jobs, in s; `words` tell pods
     of workloads, see `Owned.words`.
     """
     parts, unfit, foreign = 0, 0, Counter[str]()
-    for document, seen_s in documents:
-        pod, status = read_pod(document), validated(_Status, document)
+    for pod, status, seen_s in pods:
         labels = pod.labels
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
@@ -308,7 +303,8 @@ def _of_pods(
         # The last list while it ran counts, else the one nearest to its end.
         fits.sort(key=lambda one: (not start_s <= one[0] < until_s, abs(one[0] - until_s)))
         unfit += bool(own) and not fits and start_s < until_s
-        foreign[pod.node] += bool(lists and pod.gpus and pod.node and not own)
+        if lists and pod.gpus and pod.node and not own:
+            foreign[pod.node] += 1
         run = Run(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
@@ -324,7 +320,7 @@ def _of_pods(
             excluded=_counted_as(status.metadata, words) if pod.gpus else unread_devices(pod.others),
         )
         yield from split_by_type(run, pod.resources, [node for _, node in fits[:1]], nodes.values(), found)
-    found.tell_foreign(+foreign, "pod")
+    found.tell_foreign(foreign, "pod")
     if unfit:
         of = f"{count(unfit, 'pod')} with other GPUs, or more, than any list of their nodes has"
         found.tell("doubtful", f"{of}: what they ask for counts")

@@ -24,7 +24,6 @@ from wattsched.adapters.kubernetes.runs import (
 )
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Recorded
-from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import common_name
 from wattsched.instances.gpu_parts import part_named
 from wattsched.report.wording import count
@@ -71,17 +70,19 @@ class Workload(Part):
 
 
 def runs_of_workloads(
-    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], found: Recorded
+    workloads: Iterable[tuple[Workload, float]],
+    nodes: Collection[KubeNode],
+    limits: Mapping[Name, float],
+    found: Recorded,
 ) -> Iterator[Run]:
     """Yield what workloads ran since they were admitted last; of earlier runs Kueue keeps their time alone.
 
-    `documents` have when each was seen last, in seconds since 1970; `limits` are those of Jobs, in s. Waits
+    `workloads` have when each was seen last, in seconds since 1970; `limits` are those of Jobs, in s. Waits
     are without that time.
     """
     reclaimed = evicted = 0
-    for document, seen_s in documents:
-        row = validated(Workload, document)
-        runs = _last_runs(row, nodes.values(), limits, seen_s, found)
+    for row, seen_s in workloads:
+        runs = _last_runs(row, nodes, limits, seen_s, found)
         run, *_ = runs
         evicted_s = _since(row, "Evicted", status=None)
         if row.past_s is not None or (evicted_s < inf and evicted_s <= run.start_s):
@@ -126,7 +127,7 @@ def _last_runs(
         end_s=_since(row, "Finished"),
         limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods), *of_owners_s]),
         seen_s=seen_s,
-        job=(row.metadata.namespace, row.metadata.name),
+        job=row.metadata.named,
         excluded="" if asked else unread_devices(others),
     )
     return split_by_type(run, asked, own or nodes, nodes, found)

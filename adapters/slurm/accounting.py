@@ -189,7 +189,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         suspended_s=row.suspended,
         requested=not row.allocated,
         converted=converted,
-        restarts=row.restarts,
+        restarts=row.restart_cnt,
     )
     steps = (Step(s.energy_j or 0.0, frozenset(s.nodes), s.start or 0.0, s.elapsed or 0.0) for s in row.steps)
     names = (str(one.id or n) for n, one in enumerate(row.steps))
@@ -409,7 +409,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         ambiguous=ambiguous,
         requested=column == "ReqTRES",
         converted=converted,
-        restarts=None if (restarts := read.optional("Restarts", Row.number)) is None else int(restarts),
+        restarts=read.optional("Restarts", Row.count),
         eligible_told="Eligible" in told or not start_s,
     )
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from wattsched.adapters.parts import Part, at
 from wattsched.instances.errors import InputError, validated
@@ -202,7 +202,7 @@ class _Step(Part):
     energy_j: Annotated[Number, at("statistics", "energy", "consumed")] = None
     start: Annotated[Number, at("time", "start")] = None
     elapsed: Annotated[Number, at("time", "elapsed")] = None
-    nodes: Annotated[list[str], at("nodes", "range"), BeforeValidator(names_in)] = []
+    nodes: Annotated[Names, at("nodes", "range")] = []
 
 
 class AccountedRow(Part):
@@ -227,7 +227,7 @@ class AccountedRow(Part):
     array_tasks: Annotated[Text, at("array", "task")] = ""
     het_job: Annotated[Whole, at("het", "job_id")] = 0
     het_offset: Annotated[Whole, at("het", "job_offset")] = None
-    restarts: Annotated[Whole, Field(validation_alias="restart_cnt")] = None
+    restart_cnt: Whole = None
     nodes: Names = []
     steps: list[_Step] = []
 

@@ -258,13 +258,12 @@ def _of_one_run(first: Accounted, one: Accounted) -> bool:
 def _doubts(runs: Iterable[Accounted]) -> list[Entry]:
     """Point at runs of one job that cannot all be, and at runs that are missing."""
     of_job, told = defaultdict[str, list[Accounted]](list), Counter[str]()
-    for one in runs:
-        of_job[one.id] += [one] if one.start_s is not None else []
-    for some in filter(None, of_job.values()):
+    for one in (one for one in runs if one.start_s is not None):
+        of_job[one.id].append(one)
+    for some in of_job.values():
         gaps = [(one.state, (other.start_s or 0.0) - one.last_s) for one, other in pairwise(some)]
-        told["runs overlap: do files tell times of several zones or clusters?"] += any(
-            s < -1 for _, s in gaps
-        )
+        overlap = any(gap_s < -1 for _, gap_s in gaps)
+        told["runs overlap: do files tell times of several zones or clusters?"] += overlap
         on = any(state in STILL_RUN for state, _ in gaps)
         told["a run of it is told to go on, and a later one: is a file between them missing?"] += on
         missing = max(one.restarts or 0 for one in some) >= len(some)

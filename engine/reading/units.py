@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from wattsched.reading.inputs import NoticeWarning, echo, number_in
@@ -67,6 +68,7 @@ class Unit(NamedTuple):
     per_nothing: bool = False
 
 
+@lru_cache(maxsize=1024)
 def unit_in(text: str, quantity: Quantity) -> Unit | None:
     """Find the unit of a quantity that a text states last; letters that stand for two are a ValueError."""
     told = _plain(text) if quantity in ("power", "energy") else _plain(text).lower()
@@ -94,6 +96,7 @@ def without_unit(name: str, quantity: Quantity) -> str:
     return re.sub(_FORMS[quantity], "", _plain(name)).strip(" []()").lower()
 
 
+@lru_cache(maxsize=1024)
 def _plain(text: str) -> str:
     return re.sub("GBp(?![a-zA-Z])", "GBX", text.replace("₂", "2").replace("_", " "))
 
@@ -141,20 +144,19 @@ class Numbers:
         return number_in(value[0]) * own.factor
 
     def tell(self, place: str) -> None:
-        """Warn that numbers without a unit were taken for ours."""
-        unit = self._header or self._own
+        """Warn of what was assumed of the unit, and that numbers without one were taken for ours."""
+        told, unit = list[str](), self._header or self._own
         if unit and unit.per_nothing:
-            told = "the header names no energy" if self._header else "no value names an energy"
-            told = f"{unit.name} per kWh, as {told}"
-            warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
+            names_none = "the header names no energy" if self._header else "no value names an energy"
+            told.append(f"{unit.name} per kWh, as {names_none}")
         if unit and re.search(r"\btons?\b", unit.name):
-            told = f"{echo(unit.name)}: a ton is metric, 1,000 kg"
-            warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
+            told.append(f"{echo(unit.name)}: a ton is metric, 1,000 kg")
         if unit and unit.name[0] in "$¢":
-            warnings.warn(f"{place}: assumed: {unit.name[0]} is of USD", NoticeWarning, stacklevel=3)
+            told.append(f"{unit.name[0]} is of USD")
         if not self.stated:
-            told = f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit"
-            warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
+            told.append(f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit")
+        for one in told:
+            warnings.warn(f"{place}: assumed: {one}", NoticeWarning, stacklevel=3)
 
     def _refused(self, unit: str) -> ValueError:
         return ValueError(f"the unit {echo(unit)} is not known; read are {KNOWN[self.quantity]}")

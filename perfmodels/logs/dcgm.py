@@ -16,9 +16,7 @@ from wattsched.perfmodels.logs.samples import (
     CLUSTERS,
     HOSTS,
     IN_MIG,
-    MOST_MHZ,
-    MOST_PERCENT,
-    MOST_W,
+    MOST,
     OddLines,
     Sample,
     lines_of,
@@ -31,15 +29,15 @@ from wattsched.reading.units import Numbers
 NAME = "dcgmi dmon"
 HEADER = re.compile(r"#\s*Entity\b")
 FIELDS = {
-    "power_w": ("DCGM_FI_DEV_POWER_USAGE", "POWER", MOST_W),
-    "utilisation": ("DCGM_FI_DEV_GPU_UTIL", "GPUTL", MOST_PERCENT),
-    "frequency_mhz": ("DCGM_FI_DEV_SM_CLOCK", "SMCLK", MOST_MHZ),
-    "power_limit_w": ("DCGM_FI_DEV_POWER_MGMT_LIMIT", "PMLMT", MOST_W),
+    "power_w": ("DCGM_FI_DEV_POWER_USAGE", "POWER"),
+    "utilisation": ("DCGM_FI_DEV_GPU_UTIL", "GPUTL"),
+    "frequency_mhz": ("DCGM_FI_DEV_SM_CLOCK", "SMCLK"),
+    "power_limit_w": ("DCGM_FI_DEV_POWER_MGMT_LIMIT", "PMLMT"),
 }
-"""Column of a sample to DCGM's field, its short name, and the largest value."""
+"""Column of a sample to DCGM's field, and its short name."""
 WATTS = ("POWER", "PMLMT")
-METRICS = {metric: (column, most) for column, (metric, _, most) in FIELDS.items()}
-"""DCGM's field to the column of a sample, and the largest value."""
+METRICS = {metric: column for column, (metric, _) in FIELDS.items()}
+"""DCGM's field to the column of a sample."""
 PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name"))
 """Labels of namespace and pod. Prometheus says ``exported_pod`` where ``pod`` is that of the exporter."""
 
@@ -54,17 +52,16 @@ def read(text: str, name: str) -> Iterator[Sample]:
     columns: list[str] = []
     watts: dict[str, Numbers] = {}
     odd, in_mig = OddLines(name), False
-    _, power, _ = FIELDS["power_w"]
+    _, power = FIELDS["power_w"]
     for line, text_line in enumerate(lines_of(text), start=1):
         if HEADER.match(text_line):
             columns = text_line.replace("#", " ").split()[1:]
             if power not in columns:
                 raise ValueError(f"{name}, line {line}: no column POWER (-e 155), found {listed(columns)}")
             continue
-        words = text_line.split()
+        words, place = text_line.split(), f"{name}, line {line}"
         if words[:1] == ["ID"] and len(words) == len(columns) + 1:
             units = dict(zip(columns, words[1:], strict=True))
-            place = f"{name}, line {line}"
             watts = {short: Numbers(f"[{units[short]}]", "power", place) for short in WATTS if short in units}
         in_mig |= words[:1] in (["GPU-I"], ["GPU-CI"])
         # Units, what is said at the end, and parts of GPUs, of which nobody knows the watts.
@@ -75,8 +72,8 @@ def read(text: str, name: str) -> Iterator[Sample]:
             continue
         cells = dict(zip(columns, words[2:], strict=True))
         values: dict[str, Any] = {
-            column: reading(cells[short], f"{name}, line {line}, column {short}", most, read=watts.get(short))
-            for column, (_, short, most) in FIELDS.items()
+            column: reading(cells[short], f"{place}, column {short}", MOST[column], read=watts.get(short))
+            for column, (_, short) in FIELDS.items()
             if short in cells
         }
         yield Sample("", words[1], **values)
@@ -100,7 +97,7 @@ def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
     found: dict[tuple[str, str, float], tuple[float, dict[str, Any]]] = {}
     of_parts, told_twice = set[str](), list[str]()
     for point in points:
-        column, _ = METRICS[point.metric]
+        column = METRICS[point.metric]
         job = job_of(point.labels)
         if point.labels.get("GPU_I_ID"):
             of_parts.add(job or "none")

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
+from wattsched.perfmodels.logs.samples import MOST, Samples, Texts, reading, seconds_of
 from wattsched.reading.clocks import TWICE, fitting
 from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, listed, number_in
 from wattsched.topology.arrays import BoolArray, FloatArray, largest_by, least_by
@@ -241,7 +241,7 @@ def _chosen(row: Row, samples: Samples, place: str, time_zone: tzinfo | None) ->
         if column == "end" and (before := chosen & (samples.time_s < moment_s)).any():
             chosen = before
     if cell := row.get("power_limit_w", ""):
-        limit_w = reading(cell, f"{place}, column 'power_limit_w'", MOST_W)
+        limit_w = reading(cell, f"{place}, column 'power_limit_w'", MOST["power_limit_w"])
         chosen &= np.isnan(samples.power_limit_w) | (samples.power_limit_w == np.round(limit_w))
     return chosen
 

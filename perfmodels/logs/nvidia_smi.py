@@ -15,9 +15,7 @@ from wattsched.perfmodels.logs.samples import (
     CLUSTERS,
     HOSTS,
     IN_MIG,
-    MOST_MHZ,
-    MOST_PERCENT,
-    MOST_W,
+    MOST,
     UUID,
     Sample,
     cells_of,
@@ -34,12 +32,12 @@ VALUE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d
 POWER = ("power.draw.average", "power.draw", "power.draw.instant")
 CLOCK = ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr")
 COLUMNS = {
-    "power_w": (POWER, "W", MOST_W),
-    "utilisation": (("utilization.gpu",), "%", MOST_PERCENT),
-    "frequency_mhz": (CLOCK, "MHz", MOST_MHZ),
-    "power_limit_w": (("enforced.power.limit", "power.limit"), "W", MOST_W),
+    "power_w": (POWER, "W"),
+    "utilisation": (("utilization.gpu",), "%"),
+    "frequency_mhz": (CLOCK, "MHz"),
+    "power_limit_w": (("enforced.power.limit", "power.limit"), "W"),
 }
-"""Accepted names of each column of a sample, the first found counts; its unit and its largest value."""
+"""Accepted names of each column of a sample, the first found counts; and its unit."""
 MODELS = ("name", "gpu_name")
 GPUS = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "index", "serial", "gpu_serial")
 
@@ -59,10 +57,10 @@ def read(text: str, name: str) -> Iterator[Sample]:
         unknown = any(map(VALUE.fullmatch, header))
         told = "has no header, so that its columns are not known" if unknown else "has no power.draw"
         raise ValueError(f"{name}, line {first}: {told}; log power.draw, without noheader in --format")
-    # Column of a sample -> place in the log's rows, unit, largest value, and the reader of watts.
+    # Column of a sample -> place in the log's rows, unit, and the reader of watts.
     found = {
-        column: (k, unit, most, Numbers(header[k], "power", f"{name}, line {first}") if unit == "W" else None)
-        for column, (names, unit, most) in COLUMNS.items()
+        column: (k, unit, Numbers(header[k], "power", f"{name}, line {first}") if unit == "W" else None)
+        for column, (names, unit) in COLUMNS.items()
         if (k := next((queries[query] for query in names if query in queries), None)) is not None
     }
     taken, *others = (header[queries[query]] for query in POWER if query in queries)
@@ -73,8 +71,8 @@ def read(text: str, name: str) -> Iterator[Sample]:
     for line, cells in rows:
         place = f"{name}, line {line}, column"
         values = {
-            column: reading(cells[k], f"{place} {echo(header[k])}", most, unit, read)
-            for column, (k, unit, most, read) in found.items()
+            column: reading(cells[k], f"{place} {echo(header[k])}", MOST[column], unit, read)
+            for column, (k, unit, read) in found.items()
         }
         in_mig |= mig is not None and cells[mig] == "Enabled"
         if time is not None:
@@ -90,6 +88,6 @@ def read(text: str, name: str) -> Iterator[Sample]:
     }
     for told in (remark for remark, holds in remarks.items() if holds):
         warnings.warn(f"{name}: {told}", NoticeWarning, stacklevel=2)
-    for k, _, _, read in found.values():
+    for k, _, read in found.values():
         if read is not None:
             read.tell(f"{name}, column {echo(header[k])}")

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 
 from wattsched.perfmodels.logs.dcgm import METRICS, Point, joined
-from wattsched.perfmodels.logs.samples import OddLines, Sample, lines_of, reading
+from wattsched.perfmodels.logs.samples import MOST, OddLines, Sample, lines_of, reading
 from wattsched.reading.inputs import echo, json_in, listed
 
 TEXT = "dcgm-exporter (text of metrics)"
@@ -60,8 +60,8 @@ def _scraped(text: str, name: str) -> Iterator[Point]:
         seen.setdefault(metric, set()).add(labels)
         time_s = math.nan if milliseconds is None else int(milliseconds) / MS_PER_S
         known = {label: _unescaped(told) for label, told in LABEL.findall(labels)}
-        _, most = METRICS[metric]
-        yield Point(metric, known, key=scrape, time_s=time_s, value=reading(value, place, most))
+        number = reading(value, place, MOST[METRICS[metric]])
+        yield Point(metric, known, key=scrape, time_s=time_s, value=number)
     odd.tell()
 
 
@@ -100,10 +100,9 @@ def _ranges(result: list[Any], name: str) -> Iterator[Point]:
                 raise ValueError(f"{place}: is no series with metric and values")
         if (metric := known.get("__name__", "")) not in METRICS:
             continue
-        _, most = METRICS[metric]
         for pair in values:
             time_s, cell = _pair(pair, place)
-            value = reading(cell, f"{place}, {metric}", most)
+            value = reading(cell, f"{place}, {metric}", MOST[METRICS[metric]])
             yield Point(metric, known, key=time_s, time_s=time_s, value=value)
 
 

@@ -22,7 +22,8 @@ from wattsched.topology.arrays import FloatArray, Table
 Texts = NDArray[np.object_]
 """Array of few different texts, each of which is stored once."""
 
-MOST_W, MOST_MHZ, MOST_PERCENT = 1e5, 1e5, 100.0
+MOST = {"power_w": 1e5, "utilisation": 100.0, "frequency_mhz": 1e5, "power_limit_w": 1e5}
+"""Largest value of each column of a sample."""
 LONGEST_STEP_S, _BACK = 60.0, "doubtful: the clock steps back"
 """Seconds by which clocks are set right, and what is said where they step back by more."""
 BLANK = ("", "-", "n/a", "nan", "+nan", "-nan", "err!", "unknown", "unknown error", "not supported")
@@ -115,8 +116,8 @@ class Samples(Table):
         if np.isnan(columns["power_w"]).all():
             raise ValueError(f"{path} has no watts of a GPU")
         known = {gpu: gpu if gpu.startswith(UUID) or not gpu else f"{path}:{gpu}" for gpu in {*gpus}}
-        texts = {"job": jobs, "gpu": [known[gpu] for gpu in gpus], "log": [stem_of(path)] * len(jobs)}
-        texts["model"] = models
+        gpus, logs = [known[gpu] for gpu in gpus], [stem_of(path)] * len(jobs)
+        texts = {"log": logs, "job": jobs, "gpu": gpus, "model": models}
         columns["power_limit_w"] = np.round(columns["power_limit_w"])
         columns["power_w"] /= columns["jobs"]
         columns["utilisation"] /= 100.0

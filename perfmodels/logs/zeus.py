@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from wattsched.perfmodels.logs.samples import MOST_W, Sample, cells_of, csv_rows, reading
+from wattsched.perfmodels.logs.samples import MOST, Sample, cells_of, csv_rows, reading
 from wattsched.reading.inputs import echo, json_in, listed
 
 WINDOWS = "Zeus (CSV of windows)"
@@ -64,7 +64,7 @@ def read_profile(text: str, name: str) -> Iterator[Sample]:
                 "power_limit": int() | float() as limit_w,
                 "energy": int() | float() as energy_j,
                 "time": int() | float() as time_s,
-            } if 0 < limit_w <= MOST_W and 0 <= energy_j <= MOST_J and 0 < time_s <= MOST_S:
+            } if 0 < limit_w <= MOST["power_limit_w"] and 0 <= energy_j <= MOST_J and 0 < time_s <= MOST_S:
                 yield Sample("", "", duration_s=time_s, power_w=energy_j / time_s, power_limit_w=limit_w)
             case _:
                 told = "power_limit (W), energy (J) and time (s), all numbers above 0"

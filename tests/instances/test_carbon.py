@@ -216,18 +216,6 @@ def test_commas_in_numbers_are_refused_in_so_many_words(tmp_path: Path, text: st
         read_carbon(file, quantity="money")
 
 
-CUT = "the last line does not end; the file may be cut"
-
-
-def test_a_table_over_time_that_may_be_cut_is_pointed_at(tmp_path: Path) -> None:
-    ends: list[tuple[str, Quantity]] = [("", "money"), ("", "carbon"), ("\n", "money"), ("\r\n", "carbon")]
-    for end, quantity in ends:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            read_carbon(written(tmp_path, f"time,x\n{HOURS}{end}"), quantity=quantity)
-        assert any(CUT in str(one.message) for one in told) == (not end)
-
-
 def test_intensities_are_never_taken_for_prices(tmp_path: Path) -> None:
     file = written(tmp_path, "time,carbon_intensity,day ahead [EUR/MWh]\n2026-01-01 00:00,400,80\n")
     assert read_carbon(file, quantity="money").per_kwh.tolist() == pytest.approx([0.08])

@@ -299,3 +299,9 @@ def test_a_list_that_may_be_cut_is_pointed_at(path: Path) -> None:
     path.write_text("job,arrival,duration,gpus\na,0,60,8\nb,0,6", encoding="utf-8")
     with pytest.warns(NoticeWarning, match=told), pytest.raises(ValueError, match="line 3: 3 cells"):
         read_plain(path)
+    for end in (b"\n", b"\r\n"):
+        path.write_bytes(b"job,arrival,duration,gpus\na,0,60,8" + end)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            read_plain(path)
+        assert not any(told in str(one.message) for one in found)

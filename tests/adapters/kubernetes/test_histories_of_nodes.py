@@ -44,10 +44,11 @@ def told(found: Recorded, treatment: str) -> str:
 def test_gpu_hours_are_those_of_the_shares_whatever_slices_are_of(seed: int) -> None:
     rng = random.Random(seed)
     nodes = [cut(node(f"n{k}", rng.choice([A100, H100])), **dict.fromkeys(SHARES, 14)) for k in (1, 2)]
-    pods, hours, slices = [], Fraction(0), Fraction(0)
+    pods, hours, slices, mixed = [], Fraction(0), Fraction(0), False
     for number in range(6):
         asked = {name: rng.randint(1, 7) for name in rng.sample(list(SHARES), rng.randint(1, 2))}
         group = rng.choice(["", "gang"])
+        mixed |= len(asked) > 1
         pods.append(cut(pod(f"p{number}", 1, 0, HOUR_S, group), **asked))
         pods[-1]["spec"]["nodeName"] = rng.choice(["n1", "n2", "gone"])
         hours += sum(SHARES[name] * gpus for name, gpus in asked.items())
@@ -55,6 +56,7 @@ def test_gpu_hours_are_those_of_the_shares_whatever_slices_are_of(seed: int) -> 
     found = recorded(items_of({"items": [*nodes, *pods]}), NOW_S)
     assert gpu_hours(found.jobs) == pytest.approx(float(hours))
     assert sum(job.gpus for job in found.jobs if "mig" in (job.gpu_type or "")) == slices
+    assert ("GPUs of several kinds at once: one job for each" in told(found, "noted")) >= mixed
 
 
 @pytest.mark.parametrize("boards", [[A100], [A100, H100]])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import Counter, defaultdict
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
@@ -31,10 +29,14 @@ from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
 from wattsched.adapters.recorded import Recorded
 from wattsched.instances.errors import InputError
 from wattsched.instances.traces.job_lists import csv_of
-from wattsched.report.imports import Entry, gpu_hours
+from wattsched.report.imports import Entry
 
 RECORDED = json.loads((Path(__file__).resolve().parents[3] / "examples" / "kubernetes.json").read_text())
+
+
 TIMES = st.none() | st.tuples(st.integers(0, 50), st.none() | st.integers(0, 60))
+
+
 PODS = st.lists(st.tuples(st.integers(0, 4), TIMES, st.sampled_from(["", "a", "b"])), max_size=8)
 
 
@@ -107,31 +109,6 @@ def test_at_every_moment_the_trace_has_as_many_gpus_as_the_pods(pods: Any) -> No
         last = [old if new is None else new for old, new in zip(last, pair, strict=True)]
         assert last[0] == last[1]
     assert gpu_s(jobs) == gpu_s(runs)
-
-
-def test_pods_of_a_gang_are_one_job_and_retries_are_others() -> None:
-    pods = [pod("w0", 8, 10, 3000, "train"), pod("w1", 8, 12, 3004, "train")]
-    found = recorded([node("n1", "A100"), *pods, pod("retry", 8, 3100, 3200, "train")], NOW_S)
-    assert [(job.name, job.gpus, job.duration_s) for job in found.jobs] == [
-        ("team/train", 16, 2991),
-        ("team/train#2", 8, 100),
-    ]
-    assert [job.waited_s for job in found.jobs] == [12, 3100]
-    assert Entry("noted", "3 runs are 2 jobs: a gang is one") in found.entries
-    assert found.cluster is not None
-    assert found.cluster.nodes[0].parent == "r1"
-
-
-def test_pods_of_a_job_that_run_one_after_the_other_are_jobs_of_their_own() -> None:
-    """Two at a time, and a third starts whenever one has ended."""
-    pods = [pod(f"p{n}", 1, 900 * n, 900 * (n + 2), "sweep") for n in range(6)]
-    found = recorded([node("n1", "A100"), *pods], NOW_S)
-    assert {(job.gpus, job.duration_s) for job in found.jobs} == {(1, 1800)}
-    assert max(held(held_by(found)).values()) == 2
-    # Waves of two, each at the same time, are gangs.
-    waves = [pod(f"p{n}", 1, 900 * (n // 2), 900 * (n // 2 + 1), "sweep") for n in range(6)]
-    found = recorded([node("n1", "A100"), *waves], NOW_S)
-    assert [(job.gpus, job.duration_s) for job in found.jobs] == [(2, 900)] * 3
 
 
 def test_a_pod_holds_its_gpus_from_when_it_was_bound_to_its_end_whatever_ran_of_it() -> None:
@@ -341,70 +318,6 @@ def test_the_recorded_cluster() -> None:
     assert found.left_out == {"still waiting": 7}
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"items": 3}, {"items": [3]}, {"kind": "Pod"}])
-def test_what_is_no_list_is_refused(document: Any) -> None:
-    with pytest.raises(InputError, match="is no list such as 'kubectl get nodes,pods"):
-        items_of(document)
-
-
-ODD = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
-ODD |= st.sampled_from([{}, "2026-13-01T00:00:00Z", "0001-01-01T00:00:00", 1e308, -1, {"a": None}])
-
-
-@given(st.data())
-def test_mutated_objects_are_read_or_refused_in_words(data: st.DataObject) -> None:
-    spec = {"podSets": [{"count": 2, "template": {"spec": {"containers": [container(2)]}}}]}
-    status = {"conditions": [condition("Admitted", 5)], "admission": {"podSetAssignments": [{"flavors": {}}]}}
-    workload = {"kind": "Workload", "metadata": {"name": "w"}, "spec": spec, "status": status}
-    items = copy.deepcopy([node("n1", "A100"), pod("p", 2, 1, 9, "g"), pod("q", 2, 2, None, "g")])
-    items += [workload] * data.draw(st.integers(0, 1))
-    for _ in range(data.draw(st.integers(1, 3))):
-        here: Any = data.draw(st.sampled_from(items))
-        while True:
-            keys = list(here) if isinstance(here, dict) else list(range(len(here)))
-            if not keys:
-                break
-            key = data.draw(st.sampled_from(keys))
-            if key != "kind" and (not isinstance(here[key], dict | list) or data.draw(st.booleans())):
-                here[key] = copy.deepcopy(data.draw(ODD))
-                break
-            if key == "kind":
-                break
-            here = here[key]
-    with suppress(InputError):
-        recorded(items_of({"items": items}), NOW_S)
-
-
-def test_every_object_that_cannot_be_read_is_told_by_place_and_name() -> None:
-    good, bad = pod("p", 2, 1, 5), pod("q", 2, 1, 5)
-    bad["spec"]["containers"] = 7
-    set_of = {"spec": {"podSets": [{"count": -1}]}, "kind": "Workload", "metadata": {"name": "w"}}
-    items = [
-        good,
-        {"kind": "Event"},
-        bad,
-        node("n1", "A100"),
-        {"kind": "Node", "metadata": {"name": 5}},
-        set_of,
-    ]
-    with pytest.raises(InputError) as refused:
-        items_of({"items": items})
-    assert [line.partition(": ")[0] for line in refused.value.faults] == [
-        "items[2], Pod 'q'",
-        "items[4], a Node",
-        "items[5], Workload 'w'",
-    ]
-
-
-def test_times_without_a_zone_are_refused() -> None:
-    one = pod("p", 2, 1, 5)
-    one["status"]["startTime"] = "2027-01-15T08:00:01"
-    with pytest.raises(
-        InputError, match=r"startTime: must be a time with its zone, got '2027-01-15T08:00:01'"
-    ):
-        items_of({"items": [one]})
-
-
 def test_names_are_as_long_as_what_reads_them_takes() -> None:
     """Kubernetes' own have up to 253 characters, and a namespace before them."""
     long = "p" * 5_000
@@ -420,19 +333,6 @@ def test_names_are_as_long_as_what_reads_them_takes() -> None:
     assert sorted(len(one.name) for one in found.cluster.nodes) == [2, 200]
 
 
-def test_lists_that_name_their_kind_once_are_read() -> None:
-    """The API itself, as ``kubectl get --raw /api/v1/pods`` prints it, has no kind in its items."""
-    items = [
-        node("n1", "A100"),
-        pod("a", 2, 10, 50),
-        workload("w", [("main", 1, 4)], [condition("Admitted", 9)]),
-    ]
-    lists = [{"kind": f"{item.pop('kind')}List", "apiVersion": "v1", "items": [item]} for item in items]
-    assert [item["kind"] for one in lists for item in items_of(one)] == ["Node", "Pod", "Workload"]
-    other = {**lists[2], "apiVersion": "scheduling.k8s.io/v1alpha1"}
-    assert items_of(other) == [], "these workloads are none of Kueue"
-
-
 @pytest.mark.parametrize("part", ["gpumem", "gpumem-percentage", "gpucores"])
 def test_parts_of_gpus_whose_sizes_are_not_read_are_pointed_at(part: str) -> None:
     shared = pod("shared", 1, 10, 50)
@@ -443,81 +343,9 @@ def test_parts_of_gpus_whose_sizes_are_not_read_are_pointed_at(part: str) -> Non
         assert (Entry("doubtful", told) in found.entries) == there
 
 
-def test_slices_of_several_types_in_one_pod_count_by_their_shares() -> None:
-    resources = {"nvidia.com/mig-3g.20gb": "1", "nvidia.com/mig-1g.5gb": "4"}
-    n1 = node("n1", "NVIDIA-A100-SXM4-40GB")
-    n1["status"] = {**n1["status"], "capacity": resources, "allocatable": resources}
-    mixed = pod("p", 1, 0, 7200)
-    mixed["spec"]["containers"][0]["resources"] = {"limits": resources}
-    found = recorded([n1, mixed], NOW_S)
-    assert gpu_hours(found.jobs) == pytest.approx(2.0)
-    assert sorted(job.gpus for job in found.jobs) == [1, 4]
-    assert any("GPUs of several kinds at once: one job for each" in one.what for one in found.entries)
-
-
 def test_pods_on_nodes_that_no_list_has_are_pointed_at() -> None:
     elsewhere = pod("p", 1, 0, 3600)
     elsewhere["spec"]["nodeName"] = "n9"
     found = recorded([node("n1", "A100"), elsewhere, pod("q", 1, 0, 3600)], NOW_S)
     doubtful = [one.what for one in found.entries if one.treatment == "doubtful"]
     assert doubtful == ["on nodes that no file tells, and the cluster lacks: 'n9' of 1 pod"]
-
-
-def of_a_gang(*pods: dict[str, Any]) -> list[dict[str, Any]]:
-    for one in pods:
-        one["metadata"]["labels"] = {"training.kubeflow.org/job-name": "llm"}
-    return [node("n1", "A100"), *pods]
-
-
-def noted(found: Recorded) -> list[str]:
-    return [one.what for one in found.entries if "gang" in one.what]
-
-
-def test_a_gang_is_one_job_from_when_its_last_pod_began() -> None:
-    found = recorded(of_a_gang(pod("w0", 8, 0, 7200), pod("w1", 8, 600, 7200)), NOW_S)
-    ((job),) = found.jobs
-    assert (job.gpus, job.waited_s, gpu_hours(found.jobs)) == (16, 600, pytest.approx(8 * 13_800 / 3600))
-    assert noted(found)[0].startswith("1 gang whose pods began apart: one job from when the last pod began")
-    # A pod that takes the place of a lost one is no job of its own, though it never ran beside that.
-    workers = [pod("w0", 8, 0, 9000), pod("w1", 8, 0, 4000), pod("w1-again", 8, 4300, 9000)]
-    found = recorded(of_a_gang(*workers), NOW_S)
-    assert [(job.gpus, job.waited_s) for job in found.jobs] == [(16, 0)]
-    assert gpu_hours(found.jobs) == pytest.approx(8 * 17_700 / 3600)
-    assert noted(found) == ["3 runs are 1 job: a gang is one"]
-
-
-@pytest.mark.parametrize("group", ["gang", "job"])
-def test_pods_that_overlap_and_are_no_job_together_are_told(group: str) -> None:
-    pods = [pod("w0", 8, 0, 7000, "sweep"), pod("w1", 8, 6000, 9000, "sweep")]
-    found = recorded(of_a_gang(*pods) if group == "gang" else [node("n1", "A100"), *pods], NOW_S)
-    assert held_by(found) == [(8, 0, 7000), (8, 6000, 9000)]
-    assert noted(found) == ["1 gang whose pods did not run at the same time count as separate jobs"]
-    after = [pod("w0", 8, 0, 7000, "sweep"), pod("w1", 8, 7000, 9000, "sweep")]
-    assert noted(recorded([node("n1", "A100"), *after], NOW_S)) == []
-
-
-def test_a_pod_of_a_job_whose_earlier_pods_are_gone_waits_since_it_was_made() -> None:
-    def job(**status: Any) -> dict[str, Any]:
-        metadata = {"name": "retry", "namespace": "team", "creationTimestamp": time_of(0)}
-        return {"kind": "Job", "metadata": metadata, "status": {"startTime": time_of(0), **status}}
-
-    def of_job(
-        status: dict[str, Any], *pods: tuple[str, int, int, int]
-    ) -> tuple[list[float | None], list[str]]:
-        made = [pod(name, 4, start_s, end_s, "retry") for name, _, start_s, end_s in pods]
-        for one, (_, created_s, *_) in zip(made, pods, strict=True):
-            one["metadata"]["creationTimestamp"] = time_of(created_s)
-        items = items_of({"items": [node("n1", "A100"), job(**status), *made]})
-        found = recorded(items, NOW_S)
-        told = [one.what for one in found.entries if one.treatment == "doubtful"]
-        return [one.waited_s for one in found.jobs], told
-
-    last, first = ("z", 5000, 5010, 9000), ("a", 5, 300, 4000)
-    gone = "earlier runs are missing, with their GPU hours: {} of 1 Job"
-    assert of_job({"failed": 2, "succeeded": 1}, last) == ([10], [gone.format("2 pods")])
-    assert of_job({"failed": 2, "active": 1}, last) == ([10], [gone.format("2 pods")])
-    assert of_job({"succeeded": 3}, last) == ([10], [gone.format("2 pods")])
-    assert of_job({"failed": 1, "succeeded": 1}, first, last) == ([300, 10], [])
-    assert of_job({"failed": 2, "succeeded": 1}, first, last) == ([300, 10], [gone.format("1 pod")])
-    # Without missing pods it was the Job that waited, such as for a quota of pods.
-    assert of_job({"succeeded": 1, "failed": None}, last) == ([5010], [])

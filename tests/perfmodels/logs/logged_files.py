@@ -25,6 +25,10 @@ FORMS: dict[str, Callable[[list[Read]], str]] = {
     "Prometheus": lambda reads: prometheus(reads, slurm),
     "Prometheus in Kubernetes": lambda reads: prometheus(reads, pod),
 }
+TIMED = {form: FORMS[form] for form in ("nvidia-smi", "nvidia-smi without utilisation", "Prometheus")}
+"""Those that tell the times of samples."""
+ROWS = "job,batch_size,step_time_s,start,end\n17,8,1,,\n17,16,2,{},{}\n"
+"""Two rows of a job, the second from a start to an end."""
 
 
 def written(folder: Path, text: str, name: str = "17.log") -> Path:

@@ -1,0 +1,102 @@
+"""Energy of accounted jobs: of nodes and steps, their own or nobody's."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+
+import pytest
+
+from tests.adapters.slurm.test_accounting import NODES
+from tests.adapters.slurm.test_documents import accounted_row
+from wattsched.adapters.slurm.trace import Said, recorded
+from wattsched.report.imports import Entry
+
+
+def test_energy_of_whole_nodes_is_told_of_gpus_without_the_server() -> None:
+    text = (
+        "JobID|State|Submit|Start|End|ElapsedRaw|AllocTRES|ConsumedEnergyRaw|NodeList\n"
+        "1|COMPLETED|100|200|3800|3600|gres/gpu=8|9000000|a1\n"
+        "2|COMPLETED|100|4000|7600|3600|gres/gpu=8|9000000|a1\n"
+        "3|COMPLETED|100|7599|7700|101|cpu=1||a1\n"
+        "4|COMPLETED|100|7600|11200|3600|gres/gpu=8|9000000|a2\n"
+    )
+    for energy_of, server_w in (("nodes", 200), ("gpus", 0)):
+        found = recorded(Said([text], [NODES]), energy_of=energy_of)
+        assert [job.power_w for job in found.jobs] == [2500 - server_w, None, 2500 - server_w]
+        assert [entry.records for entry in found.entries if "measured energy is" in entry.what] == [2]
+
+
+STEPS = [
+    (["8|9|1|5400000|a1", "9|10|1|5400000|a1", "10|11|1|5400000|a1"], 1500, "one after the other"),
+    (["8|11|3|16200000|a1", "8|9|1|5400000|a1", "9|11|2|10800000|a1"], 1500, "within the batch script"),
+    (["8|10|2|10800000|a1"], None, "of a part of the time"),
+    (["8|11|3||a1", "8|11|3|16200000|a1"], 1500, "without energy"),
+    (["8|11|3|16200000|"], 1500, "that does not name its nodes"),
+]
+
+
+@pytest.mark.parametrize(("steps", "watts", "what"), STEPS)
+def test_energy_of_steps_is_that_of_their_nodes_and_time(
+    steps: list[str], watts: float | None, what: str
+) -> None:
+    rows = ["7|COMPLETED|2026-11-03T08:00:00|2026-11-03T08:00:00|03:00:00|gres/gpu=8||a1"]
+    for n, step in enumerate(steps):
+        begin, _, hours, joules, node = step.split("|")
+        start = f"2026-11-03T{int(begin):02}:00:00"
+        rows.append(f"7.{n}|COMPLETED||{start}|0{hours}:00:00|gres/gpu=8|{joules}|{node}")
+    text = "\n".join(["JobID|State|Submit|Start|Elapsed|AllocTRES|ConsumedEnergyRaw|NodeList", *rows, ""])
+    found = recorded(Said([text], [NODES]), UTC, energy_of="gpus")
+    assert [job.power_w for job in found.jobs] == [watts], what
+    told = "energy of 1 job is of steps that do not cover its nodes and time; it is left out"
+    assert (Entry("noted", told) in found.entries) == (watts is None)
+
+
+def test_energy_of_steps_on_several_nodes_adds_up() -> None:
+    steps = [("a1", 5_400_000), ("a2", 3_600_000)]
+    node = {"allocated": [{"type": "gres", "name": "gpu", "count": 16}], "requested": []}
+    row = accounted_row("24.05", 7, "COMPLETED", nodes="a[1-2]", tres=node)
+    row["time"] |= {"start": 1000, "eligible": 900, "submission": 900, "elapsed": 3600, "end": 4600}
+    row["steps"] = [
+        {
+            "time": {"start": {"set": True, "number": 1000}, "elapsed": 3600},
+            "nodes": {"count": 1, "range": name, "list": [name]},
+            "statistics": {"energy": {"consumed": {"set": True, "infinite": False, "number": joules}}},
+        }
+        for name, joules in steps
+    ]
+    nodes = [NODES]
+    for kept, watts in ((2, 2500), (1, None)):
+        row["steps"] = row["steps"][:kept]
+        found = recorded(Said([json.dumps({"jobs": [row]})], nodes), energy_of="gpus")
+        assert [job.power_w for job in found.jobs] == [watts]
+
+
+def test_energy_that_no_node_can_draw_is_left_out_and_told() -> None:
+    energies = ((1, "9M"), (2, "900M"), (3, "18K"))
+    rows = [f"{n}|COMPLETED|100|{n}0000|3600|gres/gpu=8|{joules}|a1" for n, joules in energies]
+    text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergy|NodeList", *rows])
+    found = recorded(Said([text], [NODES]))
+    assert [job.power_w for job in found.jobs] == [2300, None, None]
+    for what in ("means less than its nodes draw when idle", "means more than any GPUs draw"):
+        assert Entry("noted", f"energy of 1 job {what}; it is left out") in found.entries
+
+
+def test_energy_beyond_the_boards_and_nodes_that_no_file_has_are_pointed_at() -> None:
+    head = "JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergyRaw|NodeList"
+    rows = [
+        f"{n}|COMPLETED|100|{10_000 * n}|3600|gres/gpu:A100=8|{j}|{on}"
+        for n, j, on in (
+            (1, 3600 * 4000, "a1"),
+            (2, 3600 * 3200, "a1"),
+            (3, "", "b[1-2]"),
+            (4, "", "b1"),
+        )
+    ]
+    found = recorded(Said(["\n".join([head, *rows, ""])], [NODES]))
+    doubtful = [one for one in found.table() if one.treatment == "doubtful"]
+    lacking = "on nodes that no file tells, and the cluster lacks: 'b1' of 2 jobs, 'b2' of 1 job"
+    assert doubtful == [
+        Entry("doubtful", lacking),
+        Entry.of("doubtful", "measured energy means more watts than their boards draw", found.jobs[:1]),
+    ]
