@@ -128,7 +128,7 @@ class Plant:
         return come, []
 
     def snapshot(self, _: float) -> dict[str, str]:
-        """What Slurm's commands say."""
+        """Return the output of Slurm's commands."""
         used = {f"n{i}": list[int]() for i in range(1, NODES + 1)}
         for job in self.jobs.values():
             used.get(job.node, []).extend(job.held)
@@ -198,7 +198,8 @@ class PlantActions:
         return {}
 
     def start(self, start: Any) -> str:
-        job, plant = plant_job(self.plant, start.job), self.plant
+        plant = self.plant
+        job = plant.jobs[start.job.id]
         (node,) = start.launch.nodes
         used = {gpu for other in plant.jobs.values() if other.node == node for gpu in other.held}
         job.state, job.comment, job.node = "RUNNING", start.launch.text(), node
@@ -208,7 +209,7 @@ class PlantActions:
         return ""
 
     def stop(self, job: Any, why: str) -> str:
-        stopped = plant_job(self.plant, job)
+        stopped = self.plant.jobs[job.id]
         stopped.state, stopped.leaves_s = "COMPLETING", self.plant.time_s + STOPS_S
         stopped.restarts += 1
         self.plant.stops += "too many" in why
@@ -220,10 +221,6 @@ class PlantActions:
         pass
 
     tell = confirm = forget
-
-
-def plant_job(plant: Plant, job: Any) -> Job:
-    return plant.jobs[job.id]
 
 
 class Truth(Correction):

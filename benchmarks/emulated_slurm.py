@@ -40,13 +40,14 @@ mount --bind {folder} {root}{folder} && exec chroot {root} /usr/bin/env PATH={pa
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def agent_module() -> ModuleType:
-    """Return a module of its own with the code of the shipped agent."""
+def agent_module(**given: Any) -> ModuleType:
+    """Return a module of its own with the code of the shipped agent, and what is given for names in it."""
     spec = spec_from_loader("wattsched_agent", SourceFileLoader("wattsched_agent", str(AGENT)))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
+    vars(module).update(given)
     return module
 
 

@@ -81,7 +81,7 @@ def requeued(instance: ShiftingInstance) -> ShiftingDecision:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a decision costs: mean completion, GPU hours, restarts, and jobs below their least progress."""
+    """Cost of a decision: mean completion, GPU hours, restarts, and jobs below their least progress."""
 
     completion_h: float
     gpu_h: float
@@ -105,7 +105,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a signal.
+    """Answer on a signal, and its cost if it is kept.
 
     Attributes
     ----------

@@ -79,7 +79,7 @@ SIGNALS = {
     "no notice again": Told(400, 400, 420, {"share": 0.85}),
 }
 RESTART_S = 258.0
-"""When slurmctld is stopped."""
+"""Seconds from the first signal's notice to the stop of slurmctld."""
 
 
 def options(nodes: int) -> dict[str, Any]:
@@ -202,8 +202,7 @@ class Plant:
 
     def run_agents(self, done: threading.Event) -> None:
         """Run the shipped agent of each node, every two seconds, until an event."""
-        module = agent_module()
-        module.ran = self.tool  # type: ignore[attr-defined]
+        module = agent_module(ran=self.tool)
         agents = [module.Agent(str(self.folder / "settings"), node, "nvidia-smi") for node in self.names]
         while not done.is_set():
             next_s = time.monotonic() + 2.0

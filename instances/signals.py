@@ -159,13 +159,12 @@ class Signal(Strict):
         InputError
             With every limit of another domain, in the file `source`.
         """
-        named = [
-            (f"limits[{n}].domain: '{name}'", name)
-            for n, one in enumerate(self.limits)
-            if (name := one.domain)
-        ]
         told = "is no power domain of the cluster" + ("" if domains else ", which has none")
-        if faults := [f"{it} {told}{meant(name, domains)}" for it, name in named if name not in domains]:
+        if faults := [
+            f"limits[{n}].domain: '{one.domain}' {told}{meant(one.domain, domains)}"
+            for n, one in enumerate(self.limits)
+            if one.domain and one.domain not in domains
+        ]:
             raise InputError(faults, source)
         return {domain or "": self.limit(domain) for domain in dict.fromkeys([None, *self.domains])}
 

@@ -67,9 +67,7 @@ def frontier(
         of, note = f"% of {found.baseline}", over_seeds(len(found.seeds))
         return finished(axes, f"mean completion time, {of}", f"energy, {of}", note, x=0.06, y=0.06)
     if isinstance(found, Offer):
-        _draw_cuts(axes, found)
-        lost = {**AMOUNTS, "mean-completion": ("lost job hours", 0.0)}[found.objective][0]
-        return finished(axes, "cut of the draw, kW", lost, y=0.06)
+        return finished(axes, "cut of the draw, kW", _draw_cuts(axes, found), y=0.06)
     if isinstance(found, ParetoResult | Mapping):
         results = {"": found} if isinstance(found, ParetoResult) else dict(found)
         criteria = sorted({result.tradeoff for result in results.values()})
@@ -130,9 +128,9 @@ def _draw_savings(axes: Axes, found: Savings) -> None:
         _draw_points(axes, number, of.policy, 100 * points, Look.of(number).linestyle)
 
 
-def _draw_cuts(axes: Axes, found: Offer) -> None:
-    """Draw a line for each duration, hollow where the gap was missed, and a dotted one below all plans."""
-    per = AMOUNTS.get(found.objective, ("", S_PER_H / (found.weight or 1.0)))[1]
+def _draw_cuts(axes: Axes, found: Offer) -> str:
+    """Draw a line for each duration, hollow where the gap was missed; return the name of what is lost."""
+    lost, per = AMOUNTS.get(found.objective, ("lost job hours", S_PER_H / (found.weight or 1.0)))
     require_range(bool(found.cuts), "found", "with cuts", "none")
     for number, slots in enumerate(dict.fromkeys(cut.slots for cut in found.cuts)):
         look, name = Look.of(number), duration(slots * found.slot_s)
@@ -145,6 +143,7 @@ def _draw_cuts(axes: Axes, found: Offer) -> None:
         hollow = style | {"markerfacecolor": "white", "linestyle": "", "label": "", "zorder": 3}
         axes.plot(cut_kw[loose] / 1e3, loss[loose] / per, **hollow)
     axes.plot([], [], color=LIMIT, linestyle=":", label="no plan loses less")
+    return lost
 
 
 def _draw_points(axes: Axes, number: int, name: str, points: FloatArray, line: Pattern) -> None:

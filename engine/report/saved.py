@@ -149,7 +149,7 @@ class PolicySavings:
 
 @dataclass(frozen=True)
 class EventCost:
-    """What a signal costs under a policy, against the same without the signal; means over seeds, no budget.
+    """Cost of a signal under a policy, against the same without the signal; means over seeds, no budget.
 
     Attributes
     ----------

@@ -10,6 +10,7 @@ import numpy as np
 from wattsched.instances.sizing.tenants import cohorts_of
 from wattsched.report.terminal import heading, line, table
 from wattsched.report.wording import count, listed, number, quantity
+from wattsched.topology.arrays import largest_by, least_by
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,9 +76,7 @@ def _asked(options: Options, examples: IntArray, like: IntArray, quota: str) -> 
         case metered:
             amount = options.drawn_j[runs] * options.per_joule[metered]
     job, n = options.job[runs], len(options.of)
-    least, most = np.full(n, np.inf), np.zeros(n)
-    np.minimum.at(least, job, amount)
-    np.maximum.at(most, job, amount)
+    least, most = least_by(job, amount, n), largest_by(job, amount, n)
     # Those that have no options to run ask for nothing.
     least = np.where(np.isinf(least), 0.0, least)
     ends = [float((like * amount[examples]).sum()) for amount in (least, most)]

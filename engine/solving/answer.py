@@ -13,14 +13,7 @@ from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.results.result import Certificate, Result, Size, SolverAnswer
 from wattsched.solvers.solution import Limit, Solution, Termination, relative_gap
 from wattsched.solving.call import BRANCHING, EARLIER, IN_PLACE, ROUNDING, Call, Candidate
-from wattsched.solving.certificates import (
-    Priced,
-    by_cases,
-    certificate_of,
-    no_decision,
-    none_by_cases,
-    rounded_up,
-)
+from wattsched.solving.certificates import Priced, by_cases, certificate_of, no_decision, rounded_up
 from wattsched.topology.arrays import FloatArray
 
 _ROUNDING_GAP = 1e-12
@@ -297,7 +290,7 @@ class Answer:
         """Result with a decision that branching finds, or its proof that there is none; None without both."""
         cases = by_cases(self.call, self.model, None, math.inf, self.certificate)
         if cases is None or cases.decision is None:
-            certificate = cases and none_by_cases(self.call, cases)
+            certificate = cases and certificate_of(self.call, cases, None, none=True)
             return self._infeasible(reason, certificate) if certificate else None
         found = self.call.checked(BRANCHING, cases.decision)
         return self._with_decision(found, []) if found.valid else None

@@ -165,20 +165,6 @@ def rounded_up(call: Call, certificate: Certificate, objective: float) -> Certif
     return certificate.model_copy(update={"bound": objective})
 
 
-def none_by_cases(call: Call, cases: Cases[Any]) -> Certificate | None:
-    """Certificate of a proof by cases that an instance has no decision; None where it is no such proof."""
-    nodes = [Node(**node) for node in cases.nodes]
-    with call.timer.phase("prove"):
-        proof, alone = _verified(call, nodes), call.prover(cases.prices, ()).bound
-    if proof.bound is None or alone is None or proof.excess <= 0:
-        return None
-    proven, alone = (float(np.clip(bound, -_LARGEST, _LARGEST)) for bound in (proof.bound, alone))
-    prices = dict(cases.prices)
-    if len(nodes) == 1:
-        return Certificate(prices=prices, bound=proven)
-    return Certificate(prices=prices, bound=proven, price_bound=alone, tree=nodes)
-
-
 def by_cases(
     call: Call, model: Model[Any], decision: Any | None, cost: float, certificate: Certificate | None
 ) -> Cases[Any] | None:
@@ -208,16 +194,23 @@ def by_cases(
         return branch(call.data, call.instance.objective, decision, gap, timer, model.columns, prices, most)
 
 
-def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> Certificate | None:
+def certificate_of(
+    call: Call, cases: Cases[Any], known: Certificate | None, *, none: bool = False
+) -> Certificate | None:
     """Certificate of a proof by cases, with the bound that the independent proof finds.
 
-    None where it finds none, or proves less than what is known; a single case needs no tree.
+    None where it finds none, or proves less than what is known, or, with `none`, not that there is no
+    decision; a single case needs no tree.
     """
     nodes = [Node(**node) for node in cases.nodes]
     with call.timer.phase("prove"):
-        alone = call.prover(cases.prices, ()).bound
-        proven = alone if len(nodes) == 1 else _verified(call, nodes).bound
-    if alone is None or proven is None or not np.isfinite([alone, proven]).all():
+        by_prices = call.prover(cases.prices, ())
+        proof = by_prices if len(nodes) == 1 else _verified(call, nodes)
+    if by_prices.bound is None or proof.bound is None or (none and proof.excess <= 0):
+        return None
+    most = _LARGEST if none else np.inf
+    alone, proven = np.clip([by_prices.bound, proof.bound], -most, most).tolist()
+    if not np.isfinite([alone, proven]).all():
         return None
     if known is not None and call.sign * proven <= call.sign * known.bound:
         return None

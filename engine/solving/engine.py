@@ -140,8 +140,7 @@ def answered(call: Call) -> Result:
         return _decided(call)
     if call.stop is not None and _polls_its_deadline(call):
         call.timer.stopped = call.stop
-        with Uncollected():
-            return _decided(call)
+        return _decided(call)
     time_s = call.limits.time_s
     last_s = None if time_s is None else time_s + SLACK_S
     work, otherwise = partial(_decided, call), partial(call.result_now, limit="time")

@@ -1,4 +1,4 @@
-"""What a site can sell: less draw for some time, and what that costs the jobs of a shifting horizon."""
+"""Offers of a site: less draw for some time, and the loss of the jobs of a shifting horizon in return."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Offer(Strict):
 
     @property
     def termination(self) -> TerminationReport:
-        """How the plan without an event ended."""
+        """Termination of the plan without an event."""
         return self.plan.termination
 
 
@@ -132,8 +132,8 @@ def offer(
         events.setdefault(_slots(horizon, at_s, lasting), []).append(lasting)
     if signal is not None:
         asked, horizon = horizon, horizon.under(signal, start)
-        for wish in signal.limits:
-            granted = asked if wish.worth_per_kwh is None else asked.under(signal.granting(wish), start)
+        for wish in (one for one in signal.limits if one.worth_per_kwh is not None):
+            granted = asked.under(signal.granting(wish), start)
             if slots := _lower(granted, horizon):
                 wishes.append((wish, granted, slots))
         require_range(bool(wishes), "signal", "one with a wish below its firm limits in the horizon", "none")
@@ -152,16 +152,15 @@ def offer(
         about |= {"first_slot": event.start, "slots": len(event), "result": result}
         if result.decision is None:
             return Cut(**about)
-        before_j, now_j = (draw_of(horizon, one.decision)[1][event] for one in (first, result))
         loss, least = (
             max(0.0, value - (first.objective or 0.0)) for value in (result.objective or 0.0, bound)
         )
-        saved_j = float(((before_j - now_j) * part).sum())
+        saved_j = float(((first_j - draw_of(horizon, result.decision)[1])[event] * part).sum())
         return Cut(not_drawn_j=saved_j, loss=loss, least_loss=min(loss, least), **about)
 
     def cuts_of(event: range, later: int) -> list[Cut]:
         """Find the most that can be kept in an event; return evenly spaced cuts up to it, and larger ones."""
-        most_w = draw_of(horizon, first.decision)[0][event]
+        most_w = first_w[event]
         idle_w = sum(pool.gpus * pool.idle_power_w for pool in horizon.pools.values())
         all_w, kept, lost = max(0.0, float(most_w.min()) - idle_w), {0.0: first}, dict[float, Result]()
 
@@ -189,6 +188,7 @@ def offer(
 
     first, cuts = plan(horizon), list[Cut]()
     if first.decision is not None:
+        first_w, first_j = draw_of(horizon, first.decision)
         for done, event in enumerate(events, 1):
             cuts += cuts_of(event, (len(events) - done) * (points + _HALVINGS) + len(wishes))
         calls_left = len(wishes)
@@ -204,8 +204,8 @@ def offer(
 
 def _slots(horizon: ShiftingInstance, at_s: float, lasts_s: float) -> range:
     """Slots that an event touches; a ValueError where they are not all within the horizon."""
-    left_s = horizon.horizon_s - at_s if 0 <= at_s < horizon.horizon_s else 0.0
-    require_range(left_s > 0, "at_s", f"in the horizon, from 0 to below {horizon.horizon_s:g} s", at_s)
+    inside, left_s = 0 <= at_s < horizon.horizon_s, horizon.horizon_s - at_s
+    require_range(inside, "at_s", f"in the horizon, from 0 to below {horizon.horizon_s:g} s", at_s)
     within = 0 < lasts_s <= left_s * (1 + ROUNDING)
     require_range(within, "lasts_s", f"above 0 and end within the horizon, after {left_s:g} s", lasts_s)
     begin, end = (time_s / horizon.slot_s for time_s in (at_s, at_s + lasts_s))

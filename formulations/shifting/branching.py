@@ -44,7 +44,7 @@ from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import charges
-from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of, objective_upper_bound
+from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of
 from wattsched.verification.shifting.least_cost import Listed, Listing, TooManyError
 from wattsched.verification.shifting.priced import allowed_by, is_on_side, listing_of, lists
 from wattsched.verification.tree import Taken
@@ -61,7 +61,7 @@ _CLOSED, _EARLY = 1e-7, 0.1
 _SMOOTHING = 0.5
 _MOST_RAISES = 6
 _EXCESS = 1e-3
-"""What bounds exceed the dearest decision by where there is none, relative to it."""
+"""Least excess of bounds over the dearest decision where there is none, relative to it."""
 _LEAST_GAIN = 1e-6
 """Gain of a split, relative to the target, that counts at least."""
 _BETWEEN = (0.45, 0.9)
@@ -189,9 +189,7 @@ class _Branching:
     def target(self) -> float:
         """Bound that a leaf has to reach; without a decision, more than any could cost."""
         if math.isinf(self.value):
-            return (dearest := objective_upper_bound(self.horizon.instance)) + _EXCESS * max(
-                1.0, abs(dearest)
-            )
+            return self.prover.dearest + _EXCESS * max(1.0, abs(self.prover.dearest))
         return self.value - self.gap * abs(self.value)
 
     def run(self, prices: Mapping[str, float]) -> Cases[ShiftingDecision]:

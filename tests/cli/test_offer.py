@@ -28,7 +28,7 @@ def day(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_cuts_are_told_written_and_drawn(run, day, tmp_path):
-    """Of durations that take the same slots one offer is made."""
+    """One offer is made of durations that take the same slots."""
     pytest.importorskip("matplotlib")
     file, plot = tmp_path / "cuts.json", tmp_path / "cuts.svg"
     options = ("--start", "2026-07-14T22:30+02:00", "--points", 1, "--gap", 0.01, "--for", "1h, 30min,1.2h")

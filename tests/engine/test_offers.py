@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from itertools import product
+import math
 from typing import Any
 
 import pytest
 
 import wattsched
-from tests.brute_force.shifting import schedules
+from tests.pages import pages_shifting as brute
 from tests.strategies.shifting import tiny
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.instances.signals import Signal
 from wattsched.solving.offers import Offer
+from wattsched.topology.fields import LARGEST
 
 SAME = 1e-6
 START = "2026-07-14T12:00Z"
 
 
+def under(instance: ShiftingInstance, limit_w: list[float]) -> dict[str, Any]:
+    """Document of an instance under a limit in each slot, infinite for none."""
+    caps = [min(watts, LARGEST) for watts in limit_w]
+    return instance.model_dump(mode="json", exclude_none=True) | {"power_w": caps}
+
+
 def least_under(instance: ShiftingInstance, limit_w: list[float]) -> float | None:
     """Least average completion time of plans that draw no more in each slot; None without one."""
-    idle_w = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values())
-    weights, best = sum(job.weight for job in instance.jobs), None
-    for chosen in product(*([*schedules(instance, job)] for job in instance.jobs)):
-        watts, held, lateness = [idle_w] * instance.slots, dict[Any, int](), 0.0
-        for job, (choice, cells, finish, _) in zip(instance.jobs, chosen, strict=True):
-            table = instance.table_of(job)
-            for cell, gpus in cells:
-                held[cell] = held.get(cell, 0) + gpus
-            for slot, row in enumerate(choice):
-                if row is not None:
-                    idle = table.gpus[row] * instance.pools[table.pool[row]].idle_power_w
-                    watts[slot] += table.power_w[row] - idle
-            lateness += job.weight * (finish - job.arrival_s)
-        fits = all(gpus <= instance.pools[pool].gpus for (pool, _), gpus in held.items())
-        if fits and all(w <= most * (1 + 1e-9) for w, most in zip(watts, limit_w, strict=True)):
-            best = min(lateness / weights, best if best is not None else lateness / weights)
-    return best
+    document = under(instance, limit_w)
+    best, _ = brute.optimum(document, brute.decisions(document))
+    return None if best is None else float(best)
 
 
 def horizon(seed: int, must_finish: bool = False) -> ShiftingInstance:
@@ -52,7 +45,7 @@ def horizon(seed: int, must_finish: bool = False) -> ShiftingInstance:
 def test_every_cut_loses_what_the_best_plan_under_it_loses(seed: int, must_finish: bool) -> None:
     instance = horizon(seed, must_finish)
     found = wattsched.offer(instance, 0.0, [instance.slot_s, 2 * instance.slot_s], points=3, gap=SAME)
-    free = least_under(instance, [float("inf")] * instance.slots)
+    free = least_under(instance, [math.inf] * instance.slots)
     if free is None:
         assert found.termination.reason == "infeasible"
         assert found.cuts == []
@@ -62,10 +55,8 @@ def test_every_cut_loses_what_the_best_plan_under_it_loses(seed: int, must_finis
     for slots in (1, 2):
         cuts = [cut for cut in found.cuts if cut.slots == slots]
         for cut in cuts:
-            limit = [
-                w - (cut.power_w or 0.0) if slot < slots else float("inf") for slot, w in enumerate(most_w)
-            ]
-            best = least_under(instance, limit)
+            cut_w = [w - (cut.power_w or 0.0) for w in most_w[:slots]]
+            best = least_under(instance, [*cut_w, *[math.inf] * (instance.slots - slots)])
             assert (best is None) == (cut.loss is None)
             if best is not None:
                 assert cut.loss == pytest.approx(best - free, abs=SAME * free * 2)
@@ -76,22 +67,11 @@ def test_every_cut_loses_what_the_best_plan_under_it_loses(seed: int, must_finis
 
 
 def drawn(instance: ShiftingInstance, found: Offer) -> list[float]:
-    """Watts of the first plan by slot, written out by hand."""
+    """Watts of the first plan by slot, as the brute force counts them."""
+    document = under(instance, [math.inf] * instance.slots)
+    _, chosen = brute.totals_of(document, found.plan.decision.model_dump(mode="json"))
     idle_w = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values())
-    watts = [idle_w] * instance.slots
-    jobs = {job.name: job for job in instance.jobs}
-    for schedule in found.plan.decision.jobs:
-        table = instance.table_of(jobs[schedule.job])
-        for run in schedule.runs:
-            [power_w] = {
-                table.power_w[row]
-                for row in range(len(table.gpus))
-                if (table.gpus[row], table.pool[row]) == (run.gpus, run.pool)
-                if table.frequency_mhz is None or table.frequency_mhz[row] == run.frequency_mhz
-            }
-            for slot in range(run.first_slot, run.first_slot + run.slots):
-                watts[slot] += power_w - run.gpus * instance.pools[run.pool].idle_power_w
-    return watts
+    return [idle_w + float(sum(each)) for each in zip(*(one.watts for one in chosen), strict=True)]
 
 
 def one_job(**job: Any) -> ShiftingInstance:

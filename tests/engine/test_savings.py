@@ -355,11 +355,8 @@ def test_events_cost_what_replays_without_the_signal_do_not(dated, tmp_path, wis
             next(iter(replay_jobs({0: trace}, [one.policy], settings=each)))[1]
             for each in (ReplaySettings(period_s=3600.0), replace(settings, wishes=False), settings)
         )
-        first_s = free.begin_s - 22 * 3600.0
-        free_w, firm_w, held_w = (
-            [float(run.meter.power.steps.at(first_s + second)) for second in range(25 * 3600)]
-            for run in (free, firm, held)
-        )
+        time_s = free.begin_s - 22 * 3600.0 + np.arange(25 * 3600)
+        free_w, firm_w, held_w = (run.meter.power.steps.at(time_s) for run in (free, firm, held))
         worth = dict[int, float]()
         for limit, span in zip(limits, spans, strict=True):
             for second in range(*span):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import pickle
 from datetime import UTC, datetime
@@ -21,7 +20,6 @@ from tests.strategies.sessions import CLUSTER, TABLE, options_of, session
 from wattsched import Coded, InputError, Session
 from wattsched.instances.signals import Signal
 from wattsched.sessions.session_decision import MODELLED, UNDECIDED, WAITS
-from wattsched.solving import engine
 from wattsched.topology.cluster import Cluster
 
 
@@ -34,18 +32,6 @@ def test_five_lines_decide() -> None:
     assert wattsched.check(own.to_instance(), decision.result).faults == []
     assert decision.objective == pytest.approx(wattsched.solve(own.to_instance()).objective)
     assert sum(decision.gpus_on_nodes.values()) == decision.result.totals["gpus_used"]
-
-
-def test_a_small_decision_is_not_interrupted_by_the_search_for_garbage(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    searched, decide = [], engine.decide
-    monkeypatch.setattr(engine, "decide", lambda *call: searched.append(gc.isenabled()) or decide(*call))
-    own = session()
-    own.upsert(["a", "b"], **options_of(2))
-    own.solve()
-    assert searched == [False]
-    assert gc.isenabled()
 
 
 CHANGES = st.lists(

@@ -11,6 +11,7 @@ import pytest
 import wattsched
 from tests.pages import pages_answers as pages
 from tests.pages import pages_shifting as brute
+from tests.pages import shifting_cases
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.solving.tradeoffs import verdict_on_pareto
 
@@ -20,7 +21,7 @@ CAMPAIGN_ONLY = [("time-indexed", "pyomo:highs"), ("schedules", "pyomo:highs")]
 
 
 def examine(seed, negative=False):
-    instance, rng = brute.random_case(seed, bool(pages.CASES) and seed % 2 == 0, negative)
+    instance, rng = shifting_cases.random_case(seed, bool(pages.CASES) and seed % 2 == 0, negative)
     formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
     how = f"--formulation {formulation} --solver {solver} --gap {gap}"
     model = ShiftingInstance.model_validate(instance)
@@ -144,7 +145,7 @@ def test_answers_at_negative_prices_are_those_of_the_page():
 
 
 def examine_frontier(seed, negative=False):
-    instance, _ = brute.random_case(seed, bool(pages.CASES) and seed % 2 == 0, negative)
+    instance, _ = shifting_cases.random_case(seed, bool(pages.CASES) and seed % 2 == 0, negative)
     points, gap = (2, 3, 5)[seed % 3], (0.0, 1e-6)[seed // 3 % 2]
     formulation = ("schedules", "time-indexed")[seed // 6 % 2]
     how = f"--frontier {points} --formulation {formulation} --gap {gap}"

@@ -63,6 +63,8 @@ class Prover(ProverOfSplits):
         By row of a budget or cap, what all GPUs use if they are idle throughout: joules, grams, money, watts.
     limits : dict of str to float
         Of the rows of budgets, of ``gpus:POOL@SLOT``, and of ``power_w@SLOT`` and ``power_w:DOMAIN@SLOT``.
+    dearest : float
+        Objective that no decision exceeds; NaN where the instance lacks the forecast of its objective.
     """
 
     def __init__(self, instance: ShiftingInstance):
@@ -78,7 +80,7 @@ class Prover(ProverOfSplits):
         self._idle_exceeds = any(spare_w.min() < 0 for spare_w in spare_watts(instance).values())
         # The last listing, and the splits that it is of; none yet.
         self._listed = "", Listing({}, [], 0.0, [])
-        self._dearest = objective_upper_bound(instance) if self._has_objective else math.nan
+        self.dearest = objective_upper_bound(instance) if self._has_objective else math.nan
 
     @cached_property
     def _latest_s(self) -> float:
@@ -174,9 +176,9 @@ class Prover(ProverOfSplits):
             for row, price in charged.items()
             if row in standing or row in BUDGETS
         )
-        excess = bound - leeway - self._dearest * (1 + ROUNDING)
+        excess = bound - leeway - self.dearest * (1 + ROUNDING)
         short = shortfall(charged, excess) if charged and excess > 0 else ""
-        return Proof(bound=bound, reach=reach_of(bound, self._dearest), excess=excess, short=short)
+        return Proof(bound=bound, reach=reach_of(bound, self.dearest), excess=excess, short=short)
 
 
 def shortfall(charged: Mapping[str, float], excess: float) -> str:

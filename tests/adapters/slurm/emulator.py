@@ -82,11 +82,10 @@ class SlurmWorld(World):
             if node in self.dead | self.down or self.rng.random() < self.slow:
                 continue
             if node not in self.agents:
-                self.agents[node] = agent_module()
-                self.agents[node].time = SimpleNamespace(time=lambda: self.true_s)
-                self.agents[node].ran = partial(self.tool, node)
+                clock = SimpleNamespace(time=lambda: self.true_s)
+                module = agent_module(time=clock, ran=partial(self.tool, node))
                 (self.folder / "settings/nodes").mkdir(parents=True, exist_ok=True)
-                self.agents[node] = self.agents[node].Agent(str(self.folder / "settings"), node, "nvidia-smi")
+                self.agents[node] = module.Agent(str(self.folder / "settings"), node, "nvidia-smi")
             self.agents[node].step()
 
     def tool(self, node: str, words: list[str], dry_run: bool = False) -> tuple[str, str]:

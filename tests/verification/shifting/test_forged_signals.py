@@ -27,7 +27,7 @@ from wattsched.results.problems import problem
 
 FORGED = int(os.environ.get("FORGED_SIGNALS", examples(200)))
 LEAST = 1e-5
-"""What forged bounds are too good by at least, relative to the optimum."""
+"""Least amount by which forged bounds are too good, relative to the optimum."""
 
 
 class Event:
