@@ -36,6 +36,8 @@ from wattsched.serve.recorded import RecordedSession
 
 _WATCH_S = 0.5
 """Seconds between two looks at the cap while a decision is made."""
+_ATTEMPTS = 3
+"""Decisions at most, after the first one, until the margins of what they start fit below the caps."""
 _SHORT = Reason("an announced cut would stop it soon after its start: waits for the cut", "cut")
 _UNKNOWN = {
     "gpu_types": {"none": {"idle_power_w": 0.0}},
@@ -182,12 +184,13 @@ class RoundLoop(ABC, Generic[ReportT]):
     def excess_w(self, load: Any, cap_w: Mapping[str, float], report: ReportT) -> dict[str, float]:
         """Return the watts above each cap by the model and its margin, or by readings, with an alarm."""
         then, limits, self.failing = load.without_leaving, limits_w(load, cap_w), {}
-        over = over_w(then.drawn_w, limits)
+        drawn_w = then.drawn_w
+        over = over_w(drawn_w, limits)
         if load.correction is None or load.correction.source is None:
             return over
         margin_w, measured_w = load.margin_w(), then.measured_w
         for name, above_w in over_w(measured_w, {n: limits[n] + margin_w[n] for n in limits}).items():
-            if measured_w[name] <= then.drawn_w[name]:  # the model says so already
+            if measured_w[name] <= drawn_w[name]:  # the model says so already
                 continue
             over[name] = max(over.get(name, 0.0), above_w)
             if measured_w[name] > self._kept_w.get(name, math.inf):  # not only of a cap that was cut just now
@@ -212,6 +215,7 @@ class RoundLoop(ABC, Generic[ReportT]):
                 self._leave_out_short(round, cap)
                 self.tell(round, cap.soon_w)
                 plan = self.decided(round, cap.soon_w, report)
+                plan = plan and self._with_room_for_margins(plan, round, cap, report)
                 plan = plan and self._stop_others(plan, round, cap.soon_w)
             except JournalError as error:
                 why = f"{error}: nothing starts, and the cap is kept"
@@ -232,17 +236,29 @@ class RoundLoop(ABC, Generic[ReportT]):
         planned = load.after(plan.stops, plan.begins)
         if not cap.cut_later and not over_w(planned.drawn_w, left_w(planned, cap.soon_w)):
             return plan
-        then, done = load.after(plan.stops), list[Any]()
+        then = load.after(plan.stops)
         for start in plan.begins:
             later = then.after((), [start])
             why = too_much(later.drawn_w, _added_w(then, later), left_w(later, cap.soon_w))
-            why = why or self._ends_soon(start, then, cap)
-            if why:
+            if why := why or self._ends_soon(start, then, cap):
                 report.postponed[start.name] = why
             else:
-                then, done = later, [*done, start]
-        starts, raised = ([one for one in some if one in done] for some in (plan.starts, plan.raised))
+                then = later
+        starts, raised = (
+            [one for one in some if one.name not in report.postponed] for some in (plan.starts, plan.raised)
+        )
         return replace(plan, starts=starts, raised=raised)
+
+    def _with_room_for_margins(self, plan: Plan, round: Any, cap: Cap, report: ReportT) -> Plan:
+        """Decide again, at most some times, until the margins that the starts of a plan bring fit."""
+        for _ in range(0 if round.load.correction is None else _ATTEMPTS):
+            before, then = (round.load.after(plan.stops, begins) for begins in ((), plan.begins))
+            if not too_much(then.drawn_w, _added_w(before, then), left_w(then, cap.soon_w)):
+                break
+            round = replace(round, then=then)
+            self.tell(round, cap.soon_w)
+            plan = self.decided(round, cap.soon_w, report) or plan
+        return plan
 
     def _stop_others(self, plan: Plan, round: Any, cap_w: Mapping[str, float]) -> Plan:
         """Add stops of jobs outside the decision, as on drained nodes, where the draw exceeds a cap."""
@@ -285,7 +301,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         policy, options = self.policy, self.policy.options
         running = [job for job in round.jobs if "current" in job and job.get("preemptible", True)]
         least = self.lowest(round.load.after([self.key(job["name"]) for job in running]), now=True)
-        caps = decision_w(round.load, least, cap_w)
+        caps = decision_w(round.load, least, cap_w, round.then)
         rows = [{**row, "power_cap_w": caps[row["name"]]} for row in round.cluster["power_domains"]]
         odd = tell(
             self.session,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -373,27 +373,26 @@ class Expansion:
 
     def with_table(self, fields: dict[str, Any], user: str, factor: float | None = None) -> dict[str, Any]:
         """Fields with the table of their model, where they have one, and `factor` times its watts."""
-        fields = self._with_table(fields, user)
-        if factor is None:
-            return fields
-        power_w = [factor * watts for watts in fields["options"]["power_w"]]
-        return {**fields, "options": {**fields["options"], "power_w": power_w}}
+        table = self._table(fields, user)
+        if (least_progress := fields.get("least_progress")) is not None:
+            table = _tolerable(table, least_progress)
+        if factor is not None:
+            table = {**table, "power_w": [factor * watts for watts in table["power_w"]]}
+        return {**fields, "options": table}
 
-    def _with_table(self, fields: dict[str, Any], user: str) -> dict[str, Any]:
+    def _table(self, fields: Mapping[str, Any], user: str) -> dict[str, Any]:
         self._clock.require_time()
-        if "model" not in fields:
-            key = repr(fields["options"])
-            rows = len(fields["options"]["gpus"])
-            self._count(user, key, rows)
-            self._clock.spend(rows)
-            return {**fields, "options": _tolerable(fields["options"], fields.get("least_progress", 0.0))}
-        said = {name: fields[name] for name in (*OF_MODELS, *_BOUNDS) if name in fields}
-        if (key := repr(said)) not in self._known:
-            self._known[key] = self._expand(said)
-        configurations, table = self._known[key]
+        if "model" in fields:
+            said = {name: fields[name] for name in (*OF_MODELS, *_BOUNDS) if name in fields}
+            if (key := repr(said)) not in self._known:
+                self._known[key] = self._expand(said)
+            configurations, table = self._known[key]
+        else:
+            table = fields["options"]
+            key, configurations = repr(table), len(table["gpus"])
         self._count(user, key, configurations)
         self._clock.spend(len(table["gpus"]))
-        return {**fields, "options": _tolerable(table, fields.get("least_progress", 0.0))}
+        return table
 
     def _count(self, user: str, key: str, configurations: int) -> None:
         """Count what a user asks for, the same `key` only once; an `InputError` where it is too much."""
@@ -438,6 +437,14 @@ class Expansion:
             if not np.isnan(values).any():
                 table[field] = [kind(value) for value in values]
         return configurations, table
+
+
+class Row(NamedTuple):
+    """Settings that a job can have on the GPUs that it runs on, its watts and its rate with them."""
+
+    settings: dict[str, Any]
+    power_w: float
+    rate: float
 
 
 def rates_of(table: Mapping[str, Any]) -> list[float]:

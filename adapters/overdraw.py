@@ -14,6 +14,7 @@ from math import inf, isnan, nan, sqrt
 from typing import Any
 
 from wattsched.adapters.correction import Correction, Z
+from wattsched.adapters.options import Row
 
 _ROOM = 1.1
 """Margins that a start leaves, of those for which jobs stop."""
@@ -56,26 +57,25 @@ class Adjustable:
         Of its progress: weighted GPUs.
     part : mapping of str to float
         Part of its watts that is drawn under each cap.
-    rows : sequence of tuple of float
-        Watts and rate with each of its settings.
-    now : int
-        Row that it has now.
+    rows : sequence of Row
+        Settings that it can have.
+    now : Row
+        Those that it has now.
     """
 
     name: Any
     weight: float
     part: Mapping[str, float]
-    rows: Sequence[tuple[float, float]]
-    now: int
+    rows: Sequence[Row]
+    now: Row
 
-    def steps(self) -> Iterator[tuple[float, int]]:
+    def steps(self) -> Iterator[tuple[float, Row]]:
         """Yield ever lower settings by the progress lost per watt from one to the next, cheapest first."""
-        best, (power_w, rate) = max(rate for _, rate in self.rows), self.rows[self.now]
-        while lower := [row for row, (watts, _) in enumerate(self.rows) if watts < power_w - _SLACK_W]:
-            prices = {row: (rate - self.rows[row][1]) / (power_w - self.rows[row][0]) for row in lower}
-            row = min(lower, key=lambda row: (prices[row], self.rows[row][0]))
-            yield self.weight / best * prices[row], row
-            power_w, rate = self.rows[row]
+        best, last = max(row.rate for row in self.rows), self.now
+        while lower := [row for row in self.rows if row.power_w < last.power_w - _SLACK_W]:
+            priced = [((last.rate - row.rate) / (last.power_w - row.power_w), row) for row in lower]
+            price, last = min(priced, key=lambda one: (one[0], one[1].power_w))
+            yield self.weight / best * price, last
 
 
 class Drawing:
@@ -126,14 +126,15 @@ class Drawing:
             if self.correction and (ratio := self.correction.measured(name)) is not None:
                 for node, watts in draw.node_w.items():
                     more_w[node] += watts * (ratio / self.correction.factor(name) - 1)
-        return {name: self.drawn_w[name] + watts for name, watts in self.by_cap(more_w).items()}
+        drawn_w = self.drawn_w
+        return {name: drawn_w[name] + watts for name, watts in self.by_cap(more_w).items()}
 
     def factor(self, job: object) -> float | None:
         """Return how many times the watts of its model a job is expected to draw; None where nobody says."""
         return None if self.correction is None else self.correction.factor(str(job))
 
-    def margin_w(self, starting: Mapping[str, Mapping[str, float]] | None = None) -> dict[str, float]:
-        """Watts under each cap that our jobs, and those `starting`, may draw beyond what is expected."""
+    def margin_w(self) -> dict[str, float]:
+        """Watts under each cap that our jobs may draw beyond what is expected."""
         variance = dict.fromkeys(["", *self.under], 0.0)
         if self.correction is None:
             return variance
@@ -141,10 +142,9 @@ class Drawing:
         for domain, nodes in self.under.items():
             for node in nodes:
                 caps[node].append(domain)
-        jobs = {name: draw.node_w for name, draw in self.draws.items()} | dict(starting or {})
-        for name, node_w in jobs.items():
+        for name, draw in self.draws.items():
             watts = defaultdict[str, float](float)
-            for node, each_w in node_w.items():
+            for node, each_w in draw.node_w.items():
                 for cap in caps[node]:
                     watts[cap] += each_w
             relative = self.correction.variance(name)
@@ -187,25 +187,25 @@ def limits_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     return {name: cap + min(beyond_w, foreign_w[name]) for name, cap in kept_w(load, cap_w).items()}
 
 
-def left_w(
-    load: Any, cap_w: Mapping[str, float], starting: Mapping[str, Mapping[str, float]] | None = None
-) -> dict[str, float]:
+def left_w(load: Any, cap_w: Mapping[str, float], then: Any = None) -> dict[str, float]:
     """The caps less margins, and the watts that are set aside for others' jobs and not drawn yet.
 
-    Margins are those with the jobs `starting`, and larger than those for which jobs stop: estimates move.
+    Margins are those of a load `then`, or of this one, and larger than those for which jobs stop: estimates
+    move.
     """
-    aside_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""])
-    kept = kept_w(load, cap_w, {name: _ROOM * watts for name, watts in load.margin_w(starting).items()})
+    aside_w, margin_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""]), (then or load).margin_w()
+    kept = kept_w(load, cap_w, {name: _ROOM * watts for name, watts in margin_w.items()})
     return kept | {"": kept[""] - aside_w}
 
 
-def decision_w(load: Any, least: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
+def decision_w(load: Any, least: Any, cap_w: Mapping[str, float], then: Any = None) -> dict[str, float]:
     """The caps in watts, by name, that a decision is told: what may not be stopped is always within them.
 
     Where the load that no decision can avoid, `least`, draws more than a cap, the cap is what it draws:
-    nothing starts there, what may be stopped is, and the rest of the site is decided as ever.
+    nothing starts there, what may be stopped is, and the rest of the site is decided as ever. Margins are
+    those of a load `then`, if there is one.
     """
-    caps, staying_w = left_w(load, cap_w), least.drawn_w
+    caps, staying_w = left_w(load, cap_w, then), least.drawn_w
     stated = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
     if not load.options.foreign.stop_ours or load.correction is not None:
         # What runs now may go on up to these limits.
@@ -226,19 +226,20 @@ def too_much(drawn_w: Mapping[str, float], added_w: Mapping[str, float], caps: M
     return "would draw more than the cap" + (f" of '{broken[0]}'" if broken[0] else "")
 
 
-def settings_to_fit(over: Mapping[str, float], jobs: Iterable[Adjustable]) -> dict[Any, int]:
-    """Settings of jobs to lower to be within the caps, as far as they suffice: a row for each.
+def settings_to_fit(over: Mapping[str, float], jobs: Iterable[Adjustable]) -> list[tuple[Adjustable, Row]]:
+    """Jobs to lower to be within the caps, as far as that suffices, and the settings of each.
 
     The least progress per watt goes first; `over` has the watts above each cap.
     """
-    left, chosen = dict(over), dict[Any, int]()
+    left, chosen = dict(over), dict[Any, tuple[Adjustable, Row]]()
     steps = [(price, place, job, row) for job in jobs for place, (price, row) in enumerate(job.steps())]
     for _, _, job, row in sorted(steps, key=lambda step: step[:2]):
         if any(watts > _SLACK_W and job.part[cap] > 0 for cap, watts in left.items()):
-            saved_w = job.rows[chosen.get(job.name, job.now)][0] - job.rows[row][0]
+            _, before = chosen.get(job.name, (job, job.now))
+            saved_w = before.power_w - row.power_w
             left = {cap: watts - saved_w * job.part[cap] for cap, watts in left.items()}
-            chosen[job.name] = row
-    return chosen
+            chosen[job.name] = job, row
+    return [*chosen.values()]
 
 
 def stops_to_fit(

@@ -46,6 +46,8 @@ class Round:
         The time that the decision has.
     guarded : dict
         Jobs whose stop would be refused, and why; they are not to be stopped.
+    then : Drawing, optional
+        The load by a first decision, for whose margins the next one leaves room.
     """
 
     load: Any
@@ -55,6 +57,7 @@ class Round:
     kept: list[Kept]
     clock: Clock = field(default_factory=Clock)
     guarded: dict[Any, str] = field(default_factory=dict)
+    then: Any = None
 
     def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
         """Return the quotas that tenants have left, in a round of so many seconds."""

@@ -131,8 +131,8 @@ class Load(Drawing):
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
     under: dict[str, list[str]] = field(default_factory=dict)
     foreign_node_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    # Pods that are counted and not on their nodes yet.
-    _taken: tuple[Binding, ...] = ()
+    # Pods that are counted and not on their nodes yet, by uid.
+    _taken: dict[str, Binding] = field(default_factory=dict)
     correction: Correction | None = None
 
     @property
@@ -140,7 +140,7 @@ class Load(Drawing):
         """Return what our jobs draw, by name."""
         bound = [pod for job in self.ours.values() for pod in job.pods if pod.uid in self.launches]
         pods = [(pod, pod.node, self.launches[pod.uid].power_w, pod.begun_s) for pod in bound]
-        pods += [(one.pod, one.node, one.launch.power_w, inf) for one in self._taken]
+        pods += [(one.pod, one.node, one.launch.power_w, inf) for one in self._taken.values()]
         node_w, pod_w = (defaultdict[str, dict[str, float]](dict) for _ in range(2))
         begun_s = defaultdict[str, float](float)
         for pod, node, power_w, at_s in pods:
@@ -240,6 +240,7 @@ class Load(Drawing):
             used=self.used.copy(),
             node_w=dict(self.node_w),
             _room={name: dict(room) for name, room in self._room.items()},
+            _taken=dict(self._taken),
         )
         for pod in pods:
             left._count(pod, pod.node, self._added_w[pod.uid], sign=-1)
@@ -295,13 +296,13 @@ class Load(Drawing):
 
     def take(self, binding: Binding) -> None:
         """Count a pod as bound."""
-        self._taken = (*self._taken, binding)
+        self._taken[binding.pod.uid] = binding
         self._count(binding.pod, binding.node, self.added_w(binding.node, binding.launch), sign=1)
 
     def give_back(self, bindings: Iterable[Binding]) -> None:
         """Count pods as not bound."""
         for one in bindings:
-            self._taken = tuple(other for other in self._taken if other is not one)
+            self._taken.pop(one.pod.uid, None)
             self._count(one.pod, one.node, self.added_w(one.node, one.launch), sign=-1)
 
     def _count(self, pod: KubePod, node: str, added_w: float, sign: int) -> None:

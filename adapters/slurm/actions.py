@@ -81,11 +81,10 @@ class Actions:
         admin comment says so, the watts before count. What is raised counts first.
         """
         texts = {number: settings_text(launch, one.job) for number, (one, launch) in changes.items()}
+        asked = list[_Asked]()
         for number, (one, launch) in changes.items():
             if launch.power_w < one.launch.power_w:
                 self._write_settings(number, texts[number])
-        asked = list[_Asked]()
-        for one, launch in changes.values():
             about = launch.model_dump(exclude_none=True, include={"power_w", *SETTINGS})
             kind = "lower" if launch.lowering else "raise"
             asked.append(self._of_job(kind, one.job, launch.run, about, _comment(one.job.id, launch)))

@@ -11,11 +11,12 @@ from typing import Any
 
 from wattsched.adapters.agents import FRESH_S, JobReport, reports_in
 from wattsched.adapters.correction import Correction, Draw
+from wattsched.adapters.options import Row
 from wattsched.adapters.overdraw import Drawing, Stoppable
 from wattsched.adapters.plan import Kept
 from wattsched.adapters.rounds import start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
-from wattsched.adapters.slurm.options import Launch, Ours, Row, SiteOptions, gpu_settings, launch_of
+from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, gpu_settings, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
 from wattsched.instances.gpu_parts import host_of, part_named
 from wattsched.instances.sizing.option_rows import SETTINGS

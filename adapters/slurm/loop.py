@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 from wattsched.adapters import rounds
 from wattsched.adapters.budget import Cap
 from wattsched.adapters.loop import RoundLoop
+from wattsched.adapters.options import Row
 from wattsched.adapters.overdraw import Adjustable, left_w, limits_w, over_w, settings_to_fit, too_much
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan, Reason
 from wattsched.adapters.slurm.load import Load, Running, Start, load_of
-from wattsched.adapters.slurm.options import Ours, Row, SiteOptions, launch_of, rows_for
+from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of, rows_for
 from wattsched.adapters.slurm.plan import plan_of, queued, round_of, unclear
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.report.wording import listed
@@ -102,11 +103,9 @@ class Rounds(RoundLoop[Report]):
             return load
         awaited = [Start(one.job, one.launch) for one in load.ours.values() if one.awaited]
         over = over_w(load.after((), awaited).drawn_w, limits_w(load, cap_w)) | self.failing
-        jobs = {one.name: (one, rows) for one, rows in self._adjustable(load)}
         changes = [
-            load.ours[number].changed(rows[row], rows[one.now].rate)
-            for number, row in settings_to_fit(over, [one for one, _ in jobs.values()]).items()
-            for one, rows in [jobs[number]]
+            load.ours[job.name].changed(row, job.now.rate)
+            for job, row in settings_to_fit(over, self._adjustable(load))
         ]
         if self.actions is None:
             report.changed |= {change.name: str(change) for change in changes}
@@ -116,25 +115,19 @@ class Rounds(RoundLoop[Report]):
         self.lower(changes, load, report)
         return self.look_after(Report()) if awaited or changes else load
 
-    def _adjustable(self, load: Load) -> Iterator[tuple[Adjustable, list[Row]]]:
+    def _adjustable(self, load: Load) -> Iterator[Adjustable]:
         """Yield running jobs whose settings can be changed, with their rows in the last decision."""
         for number, one in load.ours.items():
-            rows = self._rows(one)
-            now = next((i for i, row in enumerate(rows) if row.settings == one.launch.settings), None)
-            if not one.adjustable or now is None:
+            rows = self._rows(one) if one.adjustable else []
+            if (now := next((row for row in rows if row.settings == one.launch.settings), None)) is None:
                 continue
             # The factor of its watts is another one since the last decision.
-            times = one.launch.power_w / rows[now].power_w if load.correction else 1.0
-            rows = [row._replace(power_w=row.power_w * times) for row in rows]
-            rows[now] = rows[now]._replace(power_w=one.launch.power_w)
+            times = one.launch.power_w / now.power_w if load.correction else 1.0
+            others = [row._replace(power_w=row.power_w * times) for row in rows if row is not now]
+            now = now._replace(power_w=one.launch.power_w)
             part = load.by_cap({node: gpus / one.launch.gpus for node, gpus in one.counts.items()})
             weight = self._records[str(number)].get("weight", 1.0)
-            yield (
-                Adjustable(
-                    number, weight * one.launch.gpus, part, [(row.power_w, row.rate) for row in rows], now
-                ),
-                rows,
-            )
+            yield Adjustable(number, weight * one.launch.gpus, part, [*others, now], now)
 
     def lower(self, changes: Collection[Start], load: Load, report: Report) -> None:
         """Lower settings of running jobs; what is refused is noted."""
@@ -242,8 +235,7 @@ class Rounds(RoundLoop[Report]):
             before_w = load.by_cap(load.added_by_node(running.launch, running.power_w))
             added_w = {name: watts - before_w[name] for name, watts in added_w.items()}
         drawn_w = {name: watts + added_w[name] for name, watts in load.drawn_w.items()}
-        starting = {str(number): start.launch.by_node_w}
-        if why := too_much(drawn_w, added_w, left_w(load, cap_w, starting)):
+        if why := too_much(drawn_w, added_w, left_w(load, cap_w, load.after((), [start]))):
             return why
         if not running and (scarce := load.lacks(job, launch)):
             self._let_wait(number, load.site.time_s, f"{scarce} are taken")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import Field
 
@@ -19,6 +19,7 @@ from wattsched.adapters.options import (
     NOT_TOLD,
     PLAIN_S,
     Launched,
+    Row,
     Stated,
     StatedOptions,
     merged,
@@ -104,11 +105,6 @@ class Launch(Launched):
     done_work: NonNegative | None = None
     waits: str | None = None
 
-    @property
-    def by_node_w(self) -> dict[str, float]:
-        """Return its watts by node."""
-        return {node: self.power_w / self.gpus * gpus for node, gpus in self.nodes.items()}
-
     def corrected(self, factor: float) -> Launch:
         """Return the same with so many times the watts of the model, those before a change among them."""
         times = factor / (self.factor or 1.0)
@@ -135,14 +131,6 @@ def gpu_settings(of: Launch | JobReport) -> dict[str, str]:
     }
 
 
-class Row(NamedTuple):
-    """Settings that a job can have on the GPUs that it runs on, its watts and its rate with them."""
-
-    settings: dict[str, Any]
-    power_w: float
-    rate: float
-
-
 def rows_for(table: Mapping[str, Any], launch: Launch) -> list[Row]:
     """Rows of a table for the GPUs of a launch that need no restart: clocks and power limits, each once."""
     columns = [name for name in SETTINGS if table.get(name) is not None]
@@ -150,9 +138,10 @@ def rows_for(table: Mapping[str, Any], launch: Launch) -> list[Row]:
         return []
     found, rates, kind = dict[tuple[Any, ...], Row](), rates_of(table), gpu_type_of(launch.pool)
     for i, (gpus, pool) in enumerate(zip(table["gpus"], table["pool"], strict=True)):
+        if gpus != launch.gpus or gpu_type_of(pool) != kind:
+            continue
         settings = {name: table[name][i] for name in columns}
-        same = gpus == launch.gpus and gpu_type_of(pool) == kind
-        if same and settings.get("batch_size") == launch.batch_size:
+        if settings.get("batch_size") == launch.batch_size:
             found.setdefault(tuple(settings.values()), Row(settings, table["power_w"][i], rates[i]))
     return [*found.values()]
 

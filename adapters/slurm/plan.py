@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from wattsched.adapters.options import Expansion, rates_of
+from wattsched.adapters.options import Expansion, Row, rates_of
 from wattsched.adapters.plan import (
     Kept,
     Need,
@@ -25,7 +25,7 @@ from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of, pool_of
 from wattsched.adapters.slurm.load import Load, Running, Start, behind
-from wattsched.adapters.slurm.options import Launch, Ours, Row, SiteOptions, fields_of, record_of, said_of
+from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, fields_of, record_of, said_of
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
@@ -263,7 +263,8 @@ def _running_record(
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
     """Starts, stops and changes by which a decision differs from what runs, and why other jobs wait."""
     site, ours = round.load.site, round.load.ours
-    starts, changes, stops, decided = list[Start](), list[Start](), dict[int, str](), set[int]()
+    starts, lowered, raised = list[Start](), list[Start](), list[Start]()
+    stops, decided = dict[int, str](), set[int]()
     for one, record, row, nodes in assigned(round.jobs, decision):
         number = int(one.job)
         decided.add(number)
@@ -272,7 +273,8 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
         settings = one.model_dump(include=set(SETTINGS), exclude_none=True)
         if running is not None and nodes == running.counts:
             if running.adjustable and settings != running.launch.settings:
-                changes.append(running.changed(Row(settings, power_w, 0.0), rates_of(record["options"])[-1]))
+                change = running.changed(Row(settings, power_w, 0.0), rates_of(record["options"])[-1])
+                (lowered if change.launch.lowering else raised).append(change)
             continue
         if running is not None:
             same = one.gpus == running.launch.gpus
@@ -294,10 +296,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
     decidable = {int(job["name"]) for job in round.jobs} - decided - round.left_out.keys()
     stops |= {number: "waits" for number in ours if number in decidable}
     reasons = round.left_out | {int(name): why for name, why in decision.reasons.items()}
-    lowered = [change for change in changes if change.launch.lowering]
-    return Plan(
-        starts, stops, reasons, lowered=lowered, raised=[one for one in changes if one not in lowered]
-    )
+    return Plan(starts, stops, reasons, lowered=lowered, raised=raised)
 
 
 def queued(plan: Plan, round: Round, cap_w: Mapping[str, float]) -> dict[int, str]:

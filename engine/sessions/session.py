@@ -17,7 +17,7 @@ import numpy as np
 
 from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import InputError, require, require_range, validated
-from wattsched.instances.signals import Signal, read_signal
+from wattsched.instances.signals import Signal
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
@@ -331,7 +331,7 @@ class Session:
                     site = site.changed(reserved_w or {}, gone, back, unavailable or {})
                 faults += sleep_faults(site.cluster)
             with gathered(faults):
-                following = self._followed(signal, now)
+                following = self.following.told(signal, now)
             if faults:
                 raise InputError(faults)
             told = self._stated.model_copy(update={**changes, "cluster": site.cluster})
@@ -424,15 +424,6 @@ class Session:
             return self._instance(self._round, self._jobs, self._held, name)
 
     # -- inside ------------------------------------------------------------------------------------------
-
-    def _followed(self, signal: Any, now: datetime | str | None) -> Following:
-        """The signal and the time with what is told of them."""
-        known, read = (
-            self.following,
-            read_signal(signal) if isinstance(signal, str | Path) else plain(signal),
-        )
-        fields = {"signal": known.signal if read is SAME else read, "now": known.now if now is None else now}
-        return validated(Following, fields)
 
     @staticmethod
     def _instance(now: Instance, jobs: JobColumns, held: AssignmentColumns, name: str) -> Instance:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from math import inf, isinf
+from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from pydantic import model_validator
 
 from wattsched.instances.errors import InputError, validated
-from wattsched.instances.signals import Moment, Signal
+from wattsched.instances.signals import Moment, Signal, read_signal
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.sessions.session_columns import plain
 from wattsched.topology.cluster import Cluster, Node, PowerDomain
@@ -80,6 +82,12 @@ class Following(Strict):
             raise ValueError(f"signal.until: it counted until {self.signal.until}, and now is {self.now}")
         return self
 
+    def told(self, signal: Any, now: datetime | str | None) -> Following:
+        """Follow another signal, or its file, from a time on; `SAME` and None leave them as they are."""
+        read = read_signal(signal) if isinstance(signal, str | Path) else plain(signal)
+        fields = {"signal": self.signal if read is SAME else read, "now": self.now if now is None else now}
+        return validated(Following, fields)
+
     def limited(self, round: Instance) -> Instance:
         """Return a round with the least of its own caps and of the limits until it ends.
 
@@ -98,9 +106,7 @@ class Following(Strict):
         least_w = {name: limit.least_from(now_s, round.round_s) for name, limit in limits.items()}
         site_w = min(least_w[""], inf if round.budgets.power_w is None else round.budgets.power_w)
         lower = [
-            domain.model_copy(update={"power_cap_w": least_w[domain.name]})
-            if least_w.get(domain.name, inf) < domain.power_cap_w
-            else domain
+            domain.model_copy(update={"power_cap_w": min(domain.power_cap_w, least_w.get(domain.name, inf))})
             for domain in domains
         ]
         budgets = round.budgets.model_copy(update={"power_w": None if isinf(site_w) else site_w})

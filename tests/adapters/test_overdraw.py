@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.adapters.histories import EACH_W
 from tests.adapters.slurm.emulator import SlurmWorld, patched
+from wattsched.adapters.options import Row
 from wattsched.adapters.overdraw import Adjustable, Stoppable, settings_to_fit, stops_to_fit
 from wattsched.adapters.slurm.options import SiteOptions
 
@@ -59,36 +60,36 @@ def test_the_least_that_is_lost_per_watt_goes_first() -> None:
     assert list(stops_to_fit({"": 50.0}, jobs, {"new": {"weight": 100.0}})) == ["kept"]
 
 
-ROWS = st.lists(st.tuples(WATTS, st.integers(1, 100).map(float)), min_size=1, max_size=5)
+ROWS = st.lists(st.builds(Row, st.just({}), WATTS, st.integers(1, 100).map(float)), min_size=1, max_size=5)
 
 
 @given(
     st.integers(-100, 1500), st.integers(-100, 1500), st.lists(st.tuples(ROWS, st.integers(0, 4)), max_size=5)
 )
 def test_settings_are_lowered_as_far_as_needed_and_the_least_loss_first(
-    site_w: float, feed_w: float, rows: list[tuple[list[tuple[float, float]], int]]
+    site_w: float, feed_w: float, rows: list[tuple[list[Row], int]]
 ) -> None:
     """Every second job is behind the feed."""
     jobs = [
-        Adjustable(i, 1.0, {"": 1.0, "feed": float(i % 2)}, table, now % len(table))
+        Adjustable(i, 1.0, {"": 1.0, "feed": float(i % 2)}, table, table[now % len(table)])
         for i, (table, now) in enumerate(rows)
     ]
 
-    def over(chosen: dict[Any, int]) -> dict[str, float]:
-        saved_w = [job.rows[job.now][0] - job.rows[chosen.get(job.name, job.now)][0] for job in jobs]
+    def over(chosen: dict[Any, Row]) -> dict[str, float]:
+        saved_w = [job.now.power_w - chosen.get(job.name, job.now).power_w for job in jobs]
         behind_w = sum(watts for job, watts in zip(jobs, saved_w, strict=True) if job.part["feed"])
         return {"": site_w - sum(saved_w), "feed": feed_w - behind_w}
 
-    chosen = settings_to_fit({"": site_w, "feed": feed_w}, jobs)
-    lowest = {job.name: min(range(len(job.rows)), key=lambda row: job.rows[row][0]) for job in jobs}
+    chosen = {job.name: row for job, row in settings_to_fit({"": site_w, "feed": feed_w}, jobs)}
+    lowest = {job.name: min(job.rows, key=lambda row: row.power_w) for job in jobs}
     assert all(watts <= 1e-6 or over(lowest)[cap] > 1e-6 for cap, watts in over(chosen).items())
     # Nobody draws more, and nobody is changed for a cap that it is not under.
     for name, row in chosen.items():
-        assert jobs[name].rows[row][0] < jobs[name].rows[jobs[name].now][0]
+        assert row.power_w < jobs[name].now.power_w
         assert site_w > 0 or jobs[name].part["feed"]
     # With one cap no watt that is kept is cheaper than one that is saved.
     if feed_w <= 0 < site_w:
-        spent = [price for job in jobs for price, row in job.steps() if row == chosen.get(job.name)]
+        spent = [price for job in jobs for price, row in job.steps() if row is chosen.get(job.name)]
         kept = [price for job in jobs if job.name not in chosen for price, _ in job.steps()]
         assert not (spent and kept) or max(spent) <= min(kept)
 

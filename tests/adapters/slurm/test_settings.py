@@ -172,10 +172,10 @@ def test_the_watts_before_a_change_count_until_agents_report_it(world: SlurmWorl
     load = world.rounds.look()
     record = world.rounds._records[str(job)]
     world.dead = {*NODES}
-    ((one, rows),) = world.rounds._adjustable(load)
+    (one,) = world.rounds._adjustable(load)
     assert record["options"]["frequency_mhz"] == [1005, 1410]
-    least = min(rows, key=lambda row: row.power_w)
-    change = load.ours[job].changed(least, rows[one.now].rate)
+    least = min(one.rows, key=lambda row: row.power_w)
+    change = load.ours[job].changed(least, one.now.rate)
     assert world.rounds.actions.change({job: (load.ours[job], change.launch)}) == {job: ""}
     # Twice is as once.
     assert world.rounds.actions.change({job: (load.ours[job], change.launch)}) == {job: ""}
