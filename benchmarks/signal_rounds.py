@@ -28,7 +28,7 @@ from wattsched.results.result import Result
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.shifting.checker import caps_of, check
 
-WITHIN, GAP, STEP_S, PER_ROUND, DEEP = 0.01, 2e-3, 10.0, 10, 0.4
+WITHIN, GAP, STEP_S, PER_ROUND, DEEP = 0.01, 1e-3, 10.0, 10, 0.4
 """Gap that is counted, gap that is asked for, distance of moments, signals on a round, and a deep cut."""
 TIMES, MOST_BUSY = 10, 10.0
 KEPT, PROVEN, NEITHER = "kept", "proven impossible", "neither"

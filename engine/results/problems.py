@@ -29,6 +29,10 @@ Formulation = Callable[[DataT, str, Timer], Model[DecisionT]]
 Heuristic = Callable[[DataT, str, Timer], DecisionT | None]
 
 
+_WRITTEN_OUT = 20_000
+"""Runs of shifting, jobs by options and slots, up to which all of them are tried where columns fail."""
+
+
 @dataclass(frozen=True)
 class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT]):
     """Definition of a problem: how it is formulated, solved and checked; see also `Rules`.
@@ -41,6 +45,9 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Name to a builder of the model from data, objective and timer; the default comes first.
     size : callable
         Instance to how many jobs or tasks are to be decided.
+    written_out : callable
+        Data to the name of the formulation of all decisions, where the default one may hold only some of them
+        and the data are small enough; else None.
     safety_net : str
         The heuristic, or the solver of the default formulation's program, that has a decision in hand before
         anything else is tried.
@@ -85,6 +92,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     expand: Callable[[InstanceT], DataT]
     formulations: Mapping[str, Formulation[DataT, DecisionT]]
     size: Callable[[Any], int] = lambda instance: len(instance.jobs)
+    written_out: Callable[[DataT], str | None] = lambda data: None
     safety_net: str = "greedy"
     heuristics: Mapping[str, Heuristic[DataT, DecisionT]] = field(default_factory=dict)
     faults: Callable[[InstanceT], list[str]] = lambda instance: []
@@ -222,6 +230,7 @@ def _shifting() -> Problem[Any, Any, Any]:
             "schedules": late("formulations.shifting.schedules:build"),
             "time-indexed": late("formulations.shifting.time_indexed:build"),
         },
+        written_out=lambda horizon: "time-indexed" if horizon.n_runs <= _WRITTEN_OUT else None,
         check=check,
         prover=Prover,
         heuristics={

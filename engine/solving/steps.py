@@ -113,7 +113,21 @@ def decide(call: Call, earlier: Any) -> Result:
             return result
     if heuristic_late:
         found += _by_heuristic(call, start)
-    return Answer(call, model, solution, found).result()
+    result = Answer(call, model, solution, found).result()
+    if result.termination.reason != "no_solution" or call.timer.over():
+        return result
+    return _by_all_decisions(call, found) or result
+
+
+def _by_all_decisions(call: Call, found: list[Candidate]) -> Result | None:
+    """Result of the formulation that holds all decisions, where the default one held none; else None."""
+    name = call.problem.written_out(call.data) if call.formulation == call.problem.default else None
+    if name is None or call.solver != "auto":
+        return None
+    call.formulation = name
+    model = call.model(name)
+    result = Answer(call, model, _solved(call, model, Start(), heuristic_late=False), found).result()
+    return None if result.termination.reason == "no_solution" else result
 
 
 def _earlier_candidate(call: Call, decision: Any) -> Candidate:

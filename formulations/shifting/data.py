@@ -106,6 +106,11 @@ class Horizon:
         return len(self.work)
 
     @property
+    def n_runs(self) -> int:
+        """Number of pairs of a slot and an option in which some job could run."""
+        return int(np.diff(self.option_start)[self.table] @ (self.slots - self.first_slot))
+
+    @property
     def n_cells(self) -> int:
         """Number of cells: resources by slots."""
         return self.capacity.size

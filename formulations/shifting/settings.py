@@ -3,8 +3,8 @@
 Insertion gives each job the watts that others leave. Where few jobs share a cap, what is left over is worth
 much. In every slot jobs keep their GPUs; among options of the same kind, to which they change without a
 restart, those are chosen that together do the work that is worth most within the cap: a knapsack with one
-choice per job (Kellerer, Pferschy and Pisinger 2004, "Knapsack Problems", ch. 11), by dynamic programming
-over watts.
+choice per job (Kellerer, Pferschy and Pisinger 2004, "Knapsack Problems", ch. 11), by lists of the sums of
+watts that no other sum is better than (Nemhauser and Ullmann 1969).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_JOBS = 40
 """Jobs up to which settings are chosen together; with more of them hardly anything is left over."""
-LEVELS, FINE_LEVELS, FEW_JOBS = 8192, 65_536, 8
-"""Levels of the watts under a cap, those for few jobs, which fill it less evenly, and how many are few."""
+MOST_SUMS = 1024
+"""Sums of watts that are kept after each job: all that no other is better than, or so many of them."""
 
 
 def resettled(horizon: Horizon, decision: Schedules, prices: Prices) -> Schedules | None:
@@ -68,22 +68,26 @@ def _best_settings(
     worth : float array, shape (n, n_options)
         Of a second of an option.
     """
-    levels = FINE_LEVELS if len(runs) <= FEW_JOBS else LEVELS
-    best, steps = np.zeros(levels + 1), []
-    for kind, gains in zip(kinds.tolist(), worth, strict=True):
-        own = np.flatnonzero(horizon.kind == kind)
-        takes = np.ceil(horizon.uses[own, resource] * (levels / most_w)).astype(np.int64)
-        value = np.full((len(own), levels + 1), -np.inf)
-        for row, (level, gain) in enumerate(zip(takes.tolist(), gains[own].tolist(), strict=True)):
-            value[row, level:] = best[: max(0, levels + 1 - level)] + gain
-        pick = value.argmax(axis=0)
-        best = value[pick, np.arange(levels + 1)]
-        steps.append((own, takes, pick))
-    if not np.isfinite(best[-1]):
-        return None
-    chosen, level = np.empty(len(runs), dtype=np.int64), levels
-    for place, (own, takes, pick) in reversed([*enumerate(steps)]):
-        row = int(pick[level])
+    watts, value, steps = np.zeros(1), np.zeros(1), []
+    of_kinds = [np.flatnonzero(horizon.kind == kind) for kind in kinds]
+    least_w = np.array([horizon.uses[own, resource].min() for own in of_kinds])
+    left_w = most_w - np.append(np.cumsum(least_w[:0:-1])[::-1], 0.0)
+    for own, gains, room_w in zip(of_kinds, worth, left_w.tolist(), strict=True):
+        sums_w = np.add.outer(watts, horizon.uses[own, resource]).ravel()
+        sums = np.add.outer(value, gains[own]).ravel()
+        order = np.lexsort((-sums, sums_w))
+        order = order[: np.searchsorted(sums_w[order], room_w, side="right")]
+        if not len(order):
+            return None
+        # Those that draw no more and are worth more leave the others behind.
+        most = np.maximum.accumulate(sums[order])
+        order = order[np.append(True, most[1:] > most[:-1])]
+        if len(order) > MOST_SUMS:
+            order = order[np.linspace(0, len(order) - 1, MOST_SUMS).astype(np.int64)]
+        watts, value = sums_w[order], sums[order]
+        steps.append((own, order))
+    chosen, at = np.empty(len(runs), dtype=np.int64), -1
+    for place, (own, order) in reversed([*enumerate(steps)]):
+        at, row = divmod(int(order[at]), len(own))
         chosen[place] = own[row]
-        level -= int(takes[row])
     return chosen

@@ -6,6 +6,8 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +18,15 @@ import wattsched
 from tests.brute_force.sizing import optimum
 from tests.strategies.effort import examples
 from tests.strategies.instances import small_instances
+from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
+from wattsched.formulations.shifting import schedules
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import instance_of
+from wattsched.results.problems import problem
 from wattsched.solvers import worker as worker_module
 from wattsched.solving import engine, steps
 from wattsched.verification.sizing.bound import prove
@@ -276,3 +281,22 @@ def test_no_gap_at_all_is_optimal_up_to_the_last_digits() -> None:
         instance = generate("hetero", jobs=10, seed=seed)
         result = wattsched.solve(instance, objective="proportional", gap=0.0)
         assert result.termination.reason == "optimal"
+
+
+def test_all_decisions_are_tried_where_generated_columns_hold_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of columns that do not fit together says nothing: the one of all decisions does."""
+    instance, build = generate("shifting", jobs=3, slots=6, seed=1, carbon_fraction=None), schedules.build
+
+    def without_columns(*given: Any) -> Model[Any]:
+        model = build(*given)
+        program = replace(model.program, upper=np.zeros(model.program.n_columns))
+        return replace(model, program=program, start=None, outside=-np.inf)
+
+    shifting = problem("shifting")
+    formulations = {**shifting.formulations, "schedules": without_columns}
+    changed = replace(shifting, formulations=formulations, heuristics={"greedy": lambda *_: None})
+    best = wattsched.solve(instance)
+    monkeypatch.setattr(engine, "find_problem", lambda _: changed)
+    found = wattsched.solve(instance, prove=0)
+    assert (best.formulation, found.formulation) == ("schedules", "time-indexed")
+    assert found.objective == pytest.approx(best.objective, rel=2e-4)
