@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, create_model, model_validator
 
 from wattsched.instances.errors import shown
 
@@ -28,6 +29,13 @@ class Part(BaseModel):
                     wrong = "is missing" if value is None else f"must be an object, got {shown(value)}"
                     raise ValueError(f"{key}: {wrong}")
         return document
+
+
+@cache
+def listing(key: str, row: Any) -> Any:
+    """Model of a document with a list of rows."""
+    fields: dict[str, Any] = {key: (list[row], ...)}
+    return create_model(key, __base__=Part, **fields)
 
 
 def at(*path: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import gpu_type_named, recognised_gpu_type
-from wattsched.instances.gpu_parts import SEVERAL, boards_of, part_named, unused_idle_w
+from wattsched.instances.gpu_parts import SEVERAL, boards_of, has_parts, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo
 from wattsched.report.imports import BEYOND, Entry, gpu_hours, overfull
@@ -113,7 +113,7 @@ class Recorded:
             self.entries.append(Entry("assumed", f"still running: {how}", jobs, hours))
         if vague := [job for job in self.jobs if job.gpu_type is None]:
             kinds = {job.gpu_type or "" for job in self.jobs}.union(*(one.kinds for one in self.machines))
-            cut = any(part_named(kind).kind for kind in kinds)
+            cut = has_parts(kinds)
             told = ", and whole GPUs, though there are slices" if cut else ""
             how = "doubtful" if cut else "assumed"
             self.entries.append(Entry.of(how, f"GPU type not clear: left empty{told}", vague))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -24,7 +24,7 @@ _MIG = re.compile(
 _VGPU = re.compile(r"(?<![a-z0-9])([a-z]+\d+s?)-?(d?)-((?:(\d)-)?(\d{1,3})[abcq])(?![a-z0-9])", re.I)
 _PARTITION = re.compile(r"(?<![a-z0-9])([sdtqc])px_nps\d(?![a-z0-9])", re.I)
 _SHARED = re.compile(r"[-_]shared[-_](\d{1,4})(?![a-z0-9])", re.I)
-_MODEL = re.compile(r"[a-z]+\d+[a-z]*", re.I)
+_MODEL = re.compile(r"(?<![a-z])[a-z]+\d+[a-z]*", re.I)
 
 MIG_SLICES, _QUARTERED, _QUARTER_GB = 7, ("a30",), 6
 """Compute slices of a board, boards that have four, and the memory of one of these, which no other has."""
@@ -80,6 +80,11 @@ def part_named(name: str) -> GpuPart:
         part.share / replicas,
         None if part.memory_gib is None else part.memory_gib / replicas,
     )
+
+
+def has_parts(kinds: Iterable[str]) -> bool:
+    """True if some of these GPU types are parts of boards."""
+    return any(part_named(kind).kind for kind in kinds)
 
 
 def _slice_named(name: str) -> GpuPart:
@@ -156,7 +161,7 @@ def as_one_type(kinds: Mapping[str, int]) -> dict[str, int]:
     That is the smallest, of which they have at least the same share in all.
     """
     parts = {kind: part_named(kind) for kind in kinds}
-    if len({part.model for part in parts.values()}) != 1 or not any(part.kind for part in parts.values()):
+    if len({part.model for part in parts.values()}) != 1 or not has_parts(kinds):
         return dict(kinds)
     least = min(parts, key=lambda kind: parts[kind].share)
     share = sum(number * parts[kind].share for kind, number in kinds.items())
@@ -168,7 +173,7 @@ def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> flo
 
     Of types that tell other watts of the same board, the least count.
     """
-    if not any(part_named(kind).kind for kind in kinds):
+    if not has_parts(kinds):
         return 0.0
     left: dict[str, Fraction | int] = {**boards_of(kinds)}
     board_w: dict[str, float] = {}

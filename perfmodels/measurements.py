@@ -14,8 +14,7 @@ import numpy as np
 from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
-from wattsched.reading import inputs
-from wattsched.reading.inputs import MOST_COLUMNS, csv_lines, echo, listed, naming, read_text
+from wattsched.reading.inputs import MOST_COLUMNS, Row, csv_lines, echo, listed, naming, read_text
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -48,8 +47,6 @@ SAMPLES_PER_EPOCH = {
     "sentiment140": 1_600_000,
     "squad": 88_524,
 }
-
-Row = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -173,9 +170,9 @@ def read_logged(
     """
     samples = Samples.joined([read_log(log, time_zone) for log in logs])
     found = completed(_chosen(jobs, where), samples, str(jobs), time_zone, gpu_type)
-    header = list(dict.fromkeys(name for _, row in found.rows for name in row))
-    cells = [(line, {name: row.get(name, "") for name in header}) for line, row in found.rows]
-    return _measured(jobs, cells, gpus_per_node, None, found.notes), found
+    header = list(dict.fromkeys(name for row in found.rows for name in row.cells))
+    rows = [Row({name: row.cells.get(name, "") for name in header}, row.place) for row in found.rows]
+    return _measured(jobs, rows, gpus_per_node, None, found.notes), found
 
 
 def _require_no_log(path: str | Path) -> None:
@@ -189,18 +186,18 @@ def _require_no_log(path: str | Path) -> None:
         raise ValueError(f"{path} is a log of {log.name}: give `jobs`, the table of its jobs, {wanted}")
 
 
-def _chosen(path: str | Path, where: Mapping[str, str] | None) -> list[tuple[int, Row]]:
-    """Rows of a table with their line numbers, of one workload, with the values of `where` in its columns."""
+def _chosen(path: str | Path, where: Mapping[str, str] | None) -> list[Row]:
+    """Rows of a table, of one workload, with the values of `where` in its columns."""
     header, rows = _rows(path)
     for column, value in (where or {}).items():
         if column not in header:
             known = listed(header, most=MOST_COLUMNS)
             raise ValueError(f"{path} has no column '{column}' to choose rows by; it has {known}")
-        rows = [(line, row) for line, row in rows if row[column] == value]
+        rows = [row for row in rows if row.cells[column] == value]
         if not rows:
             raise ValueError(f"{path} has no row with {column} '{value}'")
     for column in WORKLOAD_COLUMNS:
-        if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
+        if column in header and len(values := sorted({row.cells[column] for row in rows})) > 1:
             several = f"has several workloads ({listed(values, quote='')}): choose one"
             raise ValueError(f"{path}: the column '{column}' {several}")
     return rows
@@ -208,33 +205,33 @@ def _chosen(path: str | Path, where: Mapping[str, str] | None) -> list[tuple[int
 
 def _measured(
     path: str | Path,
-    rows: list[tuple[int, Row]],
+    rows: list[Row],
     gpus_per_node: int,
     samples_per_epoch: float | None,
     notes: Sequence[str] = (),
 ) -> Measurements:
-    """Measurements of the rows of a file, each with its line, in any layout; `notes` go into messages."""
-    header = rows[0][1] if rows else {}
+    """Measurements of the rows of a file in any layout; `notes` go into messages."""
+    header = rows[0].cells if rows else {}
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
         rows = _unfold(rows, counts)
     elif "placement" in header:
-        rows = [(line, _with_placement(path, line, row)) for line, row in rows]
+        rows = list(map(_with_placement, rows))
     elif "gpus" not in header and "time_per_epoch_s" in header:
-        rows = [(line, {**row, "gpus": "1"}) for line, row in rows]
+        rows = [Row({**row.cells, "gpus": "1"}, row.place) for row in rows]
     if len(rows) < 2:
         found = "1 measurement" if rows else "0 measurements"
         raise ValueError("; ".join([f"{path} has {found}, a fit needs 2 or more", *notes]))
-    columns = {name: _numbers(path, rows, name) for name in rows[0][1] if name in NUMBERS}
+    columns = {name: _numbers(rows, name) for name in rows[0].cells if name in NUMBERS}
     if "time_per_epoch_s" in columns and samples_per_epoch is None:
-        samples_per_epoch = SAMPLES_PER_EPOCH.get(rows[0][1].get("dataset", ""))
+        samples_per_epoch = SAMPLES_PER_EPOCH.get(rows[0].cells.get("dataset", ""))
         if samples_per_epoch is None:
             raise ValueError(f"{path} has seconds per epoch: give samples_per_epoch")
     return _measurements(path, columns, gpus_per_node, samples_per_epoch)
 
 
-def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, Row]]]:
-    """Header, with synonyms replaced, and the rows with their line numbers."""
+def _rows(path: str | Path) -> tuple[list[str], list[Row]]:
+    """Header, with synonyms replaced, and the rows."""
     lines = [(line, [cell.strip() for cell in cells]) for line, cells in csv_lines(path) if any(cells)]
     if not lines:
         raise ValueError(f"{path} is empty")
@@ -247,7 +244,8 @@ def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, Row]]]:
     repeated = [name for name, times in Counter(header).items() if times > 1 and name in NUMBERS]
     if repeated:
         raise ValueError(f"{path}, line 1: the column '{repeated[0]}' occurs twice")
-    return header, [(line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:]]
+    rows = ((line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:])
+    return header, [Row(cells, f"{path}, line {line}") for line, cells in rows]
 
 
 def _to_watts(path: str | Path, place: int, name: str, lines: list[tuple[int, list[str]]]) -> None:
@@ -259,32 +257,31 @@ def _to_watts(path: str | Path, place: int, name: str, lines: list[tuple[int, li
     read.tell(f"{path}, column {echo(name)}")
 
 
-def _unfold(rows: list[tuple[int, Row]], counts: list[str]) -> list[tuple[int, Row]]:
+def _unfold(rows: list[Row], counts: list[str]) -> list[Row]:
     """One row per cell of a wide table, without the cells that were not measured."""
     return [
-        (line, {"gpus": count, "batch_size": row["batch_size"], "iterations_per_s": row[count]})
-        for line, row in rows
+        Row({"gpus": count, "batch_size": row.cells["batch_size"], "iterations_per_s": cell}, row.place)
+        for row in rows
         for count in counts
-        if row[count].lower() not in ("", "nan", "0", "0.0")
+        if (cell := row.cells[count]).lower() not in ("", "nan", "0", "0.0")
     ]
 
 
-def _with_placement(path: str | Path, line: int, row: Row) -> Row:
+def _with_placement(row: Row) -> Row:
     """Add GPUs and nodes of a placement like 44: a digit per node, the GPUs used on it."""
-    placement = row["placement"]
+    placement = row.cells["placement"]
     if not re.fullmatch("[1-9]+", placement):
-        told = f"{echo(placement)} must be a digit 1 to 9 per node"
-        raise ValueError(f"{path}, line {line}, column 'placement': {told}")
-    return {**row, "gpus": str(sum(map(int, placement))), "nodes": str(len(placement))}
+        raise row.fault("placement", f"{echo(placement)} must be a digit 1 to 9 per node")
+    counts = {"gpus": str(sum(map(int, placement))), "nodes": str(len(placement))}
+    return Row({**row.cells, **counts}, row.place)
 
 
-def _numbers(path: str | Path, rows: list[tuple[int, Row]], column: str) -> FloatArray:
+def _numbers(rows: list[Row], column: str) -> FloatArray:
     """Values of a column: finite, above 0 (synchronisation may take no time), counts whole."""
-    found = [inputs.Row(row, f"{path}, line {line}") for line, row in rows]
     if column in WHOLE:
-        return np.array([row.count(column, 1, LARGEST_WHOLE) for row in found], dtype=float)
+        return np.array([row.count(column, 1, LARGEST_WHOLE) for row in rows], dtype=float)
     least = 0.0 if column in MAY_BE_ZERO else SMALLEST
-    return np.array([row.number(column, least, LARGEST) for row in found])
+    return np.array([row.number(column, least, LARGEST) for row in rows])
 
 
 def _measurements(

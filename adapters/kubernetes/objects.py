@@ -99,13 +99,6 @@ class Metadata(Part):
         return self.namespace, self.name
 
 
-class Needs(Part):
-    """Resources that a container asks for."""
-
-    requests: Resources = {}
-    limits: Resources = {}
-
-
 class Port(Part):
     """Port of a container."""
 
@@ -116,7 +109,8 @@ class Port(Part):
 class Container(Part):
     """Container of a pod."""
 
-    resources: Needs = Needs()
+    requests: Annotated[Resources, at("resources", "requests")] = {}
+    limits: Annotated[Resources, at("resources", "limits")] = {}
     ports: Several[Port] = []
     restart: Annotated[str | None, Field(alias="restartPolicy")] = None
 
@@ -128,45 +122,27 @@ class Volume(Part):
     template: Annotated[Any, Field(alias="ephemeral")] = None
 
 
-class PodSpec(Part):
-    """Specification of a pod: all that it asks for."""
-
-    node: Annotated[str | None, Field(alias="nodeName")] = None
-    scheduler: Annotated[str | None, Field(alias="schedulerName")] = None
-    resources: Needs = Needs()
-    containers: Several[Container] = []
-    first: Annotated[Several[Container], Field(alias="initContainers")] = []
-    overhead: Resources = {}
-    claims: Annotated[Several[Any], Field(alias="resourceClaims")] = []
-    gates: Annotated[Several[Any], Field(alias="schedulingGates")] = []
-    limit_s: Annotated[float | None, Field(alias="activeDeadlineSeconds")] = None
-    selector: Annotated[Texts, Field(alias="nodeSelector")] = {}
-    affinity: Any = None
-    spread: Annotated[Several[Any], Field(alias="topologySpreadConstraints")] = []
-    tolerations: Several[Toleration] = []
-    volumes: Several[Volume] = []
-
-
-class PodStatus(Part):
-    """Status of a pod: its phase, and when it began."""
-
-    phase: str | None = None
-    start_s: Annotated[Moment, Field(alias="startTime")] = None
-
-
 class Pod(Part):
-    """Pod."""
+    """Pod, with all that it asks for."""
 
     metadata: Metadata
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-
-class NodeSpec(Part):
-    """Specification of a node, as an administrator sets it."""
-
-    unschedulable: bool | None = None
-    taints: Several[Taint] = []
+    node: Annotated[str | None, at("spec", "nodeName")] = None
+    scheduler: Annotated[str | None, at("spec", "schedulerName")] = None
+    requests: Annotated[Resources, at("spec", "resources", "requests")] = {}
+    limits: Annotated[Resources, at("spec", "resources", "limits")] = {}
+    containers: Annotated[Several[Container], at("spec", "containers")] = []
+    first: Annotated[Several[Container], at("spec", "initContainers")] = []
+    overhead: Annotated[Resources, at("spec", "overhead")] = {}
+    claims: Annotated[Several[Any], at("spec", "resourceClaims")] = []
+    gates: Annotated[Several[Any], at("spec", "schedulingGates")] = []
+    limit_s: Annotated[float | None, at("spec", "activeDeadlineSeconds")] = None
+    selector: Annotated[Texts, at("spec", "nodeSelector")] = {}
+    affinity: Annotated[Any, at("spec", "affinity")] = None
+    spread: Annotated[Several[Any], at("spec", "topologySpreadConstraints")] = []
+    tolerations: Annotated[Several[Toleration], at("spec", "tolerations")] = []
+    volumes: Annotated[Several[Volume], at("spec", "volumes")] = []
+    phase: Annotated[str | None, at("status", "phase")] = None
+    start_s: Annotated[Moment, at("status", "startTime")] = None
 
 
 class Condition(Part):
@@ -176,26 +152,15 @@ class Condition(Part):
     status: str
 
 
-class NodeStatus(Part):
-    """Resources and state of a node."""
-
-    allocatable: Resources = {}
-    capacity: Resources = {}
-    conditions: Several[Condition] = []
-
-
 class Node(Part):
-    """Node."""
+    """Node, with its resources and its state."""
 
     metadata: Metadata
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-
-class Nodes(Part):
-    """Nodes of a cluster."""
-
-    nodes: list[Node]
+    unschedulable: Annotated[bool | None, at("spec", "unschedulable")] = None
+    taints: Annotated[Several[Taint], at("spec", "taints")] = []
+    allocatable: Annotated[Resources, at("status", "allocatable")] = {}
+    capacity: Annotated[Resources, at("status", "capacity")] = {}
+    conditions: Annotated[Several[Condition], at("status", "conditions")] = []
 
 
 class _Expression(_Frozen):
@@ -208,13 +173,11 @@ class _Expression(_Frozen):
         value, values = labels.get(self.key), self.values or ()
         match self.operator:
             case "In":
-                return value is not None and value in values
+                return value in values
             case "NotIn":
-                return value is None or value not in values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
+                return value not in values
+            case "Exists" | "DoesNotExist":
+                return (value is None) == (self.operator == "DoesNotExist")
         with suppress(ValueError):
             if value is not None and len(values) == 1:
                 return int(value) > int(values[0]) if self.operator == "Gt" else int(value) < int(values[0])
@@ -274,15 +237,11 @@ def constraints_of(
 ) -> Constraints:
     """Constraints of a pod on nodes; `odd` says why they cannot be told, as where there are too many."""
     chosen, tolerated = tuple(sorted(selector.items())), tuple(tolerations)
-    if affinity is None and len(chosen) + len(tolerated) <= MOST_CONDITIONS:
-        return Constraints(chosen, None, tolerated)
     try:
         found = validated(_Affinity, affinity or {}, "affinity")
     except InputError as error:
         return Constraints(chosen, None, tolerated, "; ".join(error.faults))
-    odd = ""
-    if found.pods or found.apart:
-        odd = "has required pod affinity, which is not looked at"
+    odd = "has required pod affinity, which is not looked at" if found.pods or found.apart else ""
     size = sum(
         1 + len(one.values or ())
         for term in found.terms or ()

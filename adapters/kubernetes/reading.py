@@ -12,15 +12,14 @@ from typing import Any
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.kubernetes.objects import (
     Constraints,
-    Needs,
+    Container,
     Node,
-    Nodes,
     Pod,
-    PodSpec,
     Taint,
     constraints_of,
 )
 from wattsched.adapters.options import first_of
+from wattsched.adapters.parts import listing
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.gpu_parts import host_of
@@ -203,7 +202,7 @@ class Site:
 def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site:
     """Read what the API said; `gpu_label` names GPUs where a node has it, and else their vendor's label."""
     try:
-        found = validated(Nodes, {"nodes": snapshot["nodes"]}, "Kubernetes")
+        found = validated(listing("nodes", Node), {"nodes": snapshot["nodes"]}, "Kubernetes")
         nodes = {node.name: node for row in found.nodes for node in _nodes(row, gpu_label)}
         pods = {pod.uid: pod for pod in map(_any_pod, snapshot["pods"])}
         return Site(float(snapshot["time"]), nodes, pods)
@@ -274,25 +273,14 @@ def read_pod(document: Any) -> KubePod:
         raise InputError([f"Pod: cannot be read: {error}"]) from None
 
 
-def _key(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
-def _whole(name: str, number: float) -> int:
-    if not 0 <= number <= _MOST_GPUS:
-        raise InputError([f"{name}: there cannot be {number:g} GPUs"])
-    return ceil(number)
-
-
 def gpus_asked(amounts: Mapping[str, float]) -> dict[str, int]:
     """GPUs among amounts of resources, those that there are any of."""
-    return {name: _whole(name, most) for name, most in amounts.items() if most > 0 and _GPU.fullmatch(name)}
-
-
-def _gpus(node: Node) -> dict[str, int]:
-    """GPUs of a node by resource, broken ones among them."""
-    had, offered = gpus_asked(node.status.capacity), gpus_asked(node.status.allocatable)
-    return {name: max(had.get(name, 0), offered.get(name, 0)) for name in {**had, **offered}}
+    asked = {name: most for name, most in amounts.items() if most > 0 and _GPU.fullmatch(name)}
+    if many := [
+        f"{name}: there cannot be {most:g} GPUs" for name, most in asked.items() if most > _MOST_GPUS
+    ]:
+        raise InputError(many)
+    return {name: ceil(most) for name, most in asked.items()}
 
 
 def _named(resource: str, labels: Mapping[str, str], gpu_label: str) -> str:
@@ -325,7 +313,7 @@ def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str
 
 def _nodes(row: Node, gpu_label: str) -> Iterator[KubeNode]:
     """A node with GPUs or, where it has several kinds of these, one for each."""
-    whole, offered = _node(row, gpu_label), gpus_asked(row.status.allocatable)
+    whole, offered = _node(row, gpu_label), gpus_asked(row.allocatable)
     kinds = whole.kinds
     for kind, gpus in whole.kinds.items():
         name = whole.name if len(whole.kinds) == 1 else shortened(f"{whole.name}/{kind}")
@@ -337,42 +325,42 @@ def _nodes(row: Node, gpu_label: str) -> Iterator[KubeNode]:
 
 def _node(row: Node, gpu_label: str) -> KubeNode:
     """Node as a whole, with GPUs of all kinds that it has."""
-    there, labels = _gpus(row), row.metadata.labels
+    labels, offered = row.metadata.labels, Counter(gpus_asked(row.allocatable))
+    there = Counter(gpus_asked(row.capacity)) | offered  # broken ones among them
     resources = {name: _product(name, number, labels, gpu_label) for name, number in there.items()}
     kinds = Counter[str]()
     for name, number in there.items():
         kinds[resources[name]] += number
-    gpus, offered = kinds.total(), sum(gpus_asked(row.status.allocatable).get(name, 0) for name in there)
-    ready = any(one.type == "Ready" and one.status == "True" for one in row.status.conditions)
+    ready = any(one.type == "Ready" and one.status == "True" for one in row.conditions)
     return KubeNode(
         name=row.metadata.name,
         resources=resources,
         kinds=kinds,
-        gpus=gpus,
-        broken=gpus - offered,
-        room={name: most for name, most in row.status.allocatable.items() if name not in there},
+        gpus=kinds.total(),
+        broken=kinds.total() - offered.total(),
+        room={name: most for name, most in row.allocatable.items() if name not in there},
         labels=row.metadata.labels,
-        taints=tuple(taint for taint in row.spec.taints if taint.effect in _CLOSING),
-        ready=ready and not row.spec.unschedulable,
+        taints=tuple(taint for taint in row.taints if taint.effect in _CLOSING),
+        ready=ready and not row.unschedulable,
     )
 
 
 def _pod(row: Pod) -> KubePod:
     """Pod of the API's object. Where several things are odd, the last one found is told."""
-    metadata, spec = row.metadata, row.spec
-    needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(spec).items()}
+    metadata = row.metadata
+    needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(row).items()}
     asked = gpus_asked(needs)
     needs = {name: amount for name, amount in needs.items() if not _GPU.fullmatch(name)}
-    constraints = constraints_of(spec.selector, spec.affinity, spec.tolerations)
+    constraints = constraints_of(row.selector, row.affinity, row.tolerations)
     devices = [what for what in needs if "/" in what and not what.startswith(HOST_PORT)]
     odd = constraints.odd
-    if spec.gates:
+    if row.gates:
         odd = "has scheduling gates"
     elif len(asked) > 1:
         odd = f"asks for GPUs of several kinds, which are not decided on together: {', '.join(asked)}"
-    elif any(_hard(one) for one in spec.spread):
+    elif not all(map(_is_wish, row.spread)):
         odd = "has topologySpreadConstraints, which are not looked at"
-    elif spec.claims:
+    elif row.claims:
         odd = "has resourceClaims, which are not looked at"
     elif len(ports := [what for what in needs if what.startswith(HOST_PORT)]) > _MOST_PORTS:
         odd = f"asks for {len(ports):,} host ports, and {_MOST_PORTS} are looked at"
@@ -388,56 +376,55 @@ def _pod(row: Pod) -> KubePod:
     return KubePod(
         name=metadata.name,
         namespace=metadata.namespace,
-        uid=metadata.uid or _key(row),
-        scheduler=spec.scheduler or "default-scheduler",
-        node=spec.node or "",
-        phase=row.status.phase or "Pending",
+        uid=metadata.uid or "/".join(metadata.named),
+        scheduler=row.scheduler or "default-scheduler",
+        node=row.node or "",
+        phase=row.phase or "Pending",
         gpus=sum(asked.values()),
         resources=asked,
         needs=needs,
-        volume_claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
+        volume_claims=any(one.claim is not None or one.template is not None for one in row.volumes),
         labels=metadata.labels,
         annotations=texts,
         gang=metadata.labels.get(GANG, ""),
         gang_size=int(size),
         constraints=constraints,
         created_s=created_s,
-        begun_s=row.status.start_s or created_s,
+        begun_s=row.start_s or created_s,
         deletion_s=inf if metadata.deletion_s is None else metadata.deletion_s,
-        limit_s=spec.limit_s if spec.limit_s is not None and spec.limit_s > 0 else inf,
+        limit_s=row.limit_s if row.limit_s is not None and row.limit_s > 0 else inf,
         odd=odd,
-        others=(*devices, *(["resourceClaims"] if spec.claims else [])),
+        others=(*devices, *(["resourceClaims"] if row.claims else [])),
     )
 
 
-def _hard(spread: Any) -> bool:
-    """True if a spread constraint is more than a wish."""
-    return not (isinstance(spread, dict) and spread.get("whenUnsatisfiable") == "ScheduleAnyway")
+def _is_wish(spread: Any) -> bool:
+    return isinstance(spread, dict) and spread.get("whenUnsatisfiable") == "ScheduleAnyway"
 
 
-def _needs(spec: PodSpec) -> dict[str, float]:
+def _needs(pod: Pod) -> dict[str, float]:
     """Return a pod's resources by Kubernetes' own formula, in base units (cores, bytes, pieces).
 
     Of each resource, the most that is in use at once: by all containers and sidecars, or before them by an
     init container and the sidecars that have started; or what the pod states for all of them.
     """
     sidecars, most = dict[str, float](), dict[str, float]()
-    for one in spec.first:
-        together = _summed([sidecars, _asked(one.resources)])
+    for one in pod.first:
+        together = _summed([sidecars, _asked(one)])
         sidecars = together if one.restart == "Always" else sidecars
         most |= {name: max(amount, most.get(name, 0.0)) for name, amount in together.items()}
-    together = _summed([sidecars, *(_asked(one.resources) for one in spec.containers)])
+    together = _summed([sidecars, *(_asked(one) for one in pod.containers)])
     most |= {name: max(amount, most.get(name, 0.0)) for name, amount in together.items()}
-    whole = {**spec.resources.limits, **most, **spec.resources.requests}
-    listening = [*spec.containers, *(one for one in spec.first if one.restart == "Always")]
+    whole = {**pod.limits, **most, **pod.requests}
+    listening = [*pod.containers, *(one for one in pod.first if one.restart == "Always")]
     # The same port of two addresses of a node counts as one, as few pods name an address.
     on_host = [port for one in listening for port in one.ports if port.host]
     ports = {f"{HOST_PORT} {port.host}/{port.protocol or 'TCP'}" for port in on_host}
-    return _summed([whole, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
+    return _summed([whole, pod.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
 
 
-def _asked(needs: Needs) -> dict[str, float]:
-    return {**needs.limits, **needs.requests}
+def _asked(container: Container) -> dict[str, float]:
+    return {**container.limits, **container.requests}
 
 
 def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from math import inf
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from wattsched.adapters.kubernetes.objects import Metadata, Moment, Several
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_node, read_pod
 from wattsched.adapters.kubernetes.runs import (
+    FINISHED,
     GROUPS,
     TOGETHER_S,
     Name,
@@ -23,11 +25,13 @@ from wattsched.adapters.kubernetes.runs import (
     Run,
     Seconds,
     TimedCondition,
+    Workload,
+    pods_of,
+    runs_of_workloads,
     split_by_type,
     together,
     unread_devices,
 )
-from wattsched.adapters.kubernetes.workloads import FINISHED, Workload, pods_of, runs_of_workloads
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
@@ -39,8 +43,8 @@ from wattsched.report.wording import count
 
 KUEUE, QUEUE = "kueue.x-k8s.io/", "kueue.x-k8s.io/queue-name"
 JOBS, ENDED = GROUPS[-2:], ("Complete", "Failed")
-KINDS, NOT_KUEUE = ("Node", "Pod", "Job", "Workload"), "scheduling.k8s.io/"
-"""Objects that are read; workloads of this other API are none of Kueue."""
+NOT_KUEUE = "scheduling.k8s.io/"
+"""Workloads of this other API are none of Kueue."""
 _PAST = re.compile(r'"(?!deletion)(?:\w*[tT]ime|\w+stamp|\w+edAt)": "(\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)"')
 """Times of objects, of their events and of who wrote them, that are never in the future."""
 
@@ -94,6 +98,15 @@ class _Job(Part):
         return max((end_s - self.start_s for end_s in ends_s if end_s and self.start_s), default=0.0)
 
 
+_READERS: dict[str, list[Callable[[Any], Any]]] = {
+    "Node": [read_node],
+    "Pod": [read_pod, partial(validated, _Status)],
+    "Job": [partial(validated, _Job)],
+    "Workload": [lambda item: pods_of(validated(Workload, item))],
+}
+"""Objects that are read, by kind, and what reads them."""
+
+
 def items_of(document: Any) -> list[dict[str, Any]]:
     """Nodes, pods, Jobs and workloads of what ``kubectl get ... -o json`` printed."""
     items = document.get("items") if isinstance(document, dict) else None
@@ -102,12 +115,13 @@ def items_of(document: Any) -> list[dict[str, Any]]:
     # Lists of the API itself name the kind once: kubectl get --raw /api/v1/pods.
     own = {"kind": str(document.get("kind")).removesuffix("List"), "apiVersion": document.get("apiVersion")}
     items = [{**own, **one} for one in items]
-    known = [one.get("kind") in KINDS and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
+    known = [one.get("kind") in [*_READERS] and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
     found = {number: one for number, one in enumerate(items) if known[number]}
     faults: list[str] = []
     for number, item in found.items():
         try:
-            _require_readable(item)
+            for read in _READERS[item["kind"]]:
+                read(item)
         except (InputError, ValueError) as error:
             lines = error.faults if isinstance(error, InputError) else [str(error)]
             faults += [f"items[{number}], {_called(item)}: {line}" for line in lines]
@@ -123,19 +137,6 @@ def _called(item: Mapping[str, Any]) -> str:
     metadata = item.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return f"{item['kind']} {echo(name)}" if isinstance(name, str) else f"a {item['kind']}"
-
-
-def _require_readable(item: Mapping[str, Any]) -> None:
-    """Refuse an object that is none of its kind."""
-    if item["kind"] == "Node":
-        read_node(item)
-    elif item["kind"] == "Pod":
-        read_pod(item)
-        validated(_Status, item)
-    elif item["kind"] == "Job":
-        validated(_Job, item)
-    else:
-        pods_of(validated(Workload, item))
 
 
 def recorded(
@@ -159,7 +160,7 @@ def recorded(
     """
     moments = [now_s] * len(items) if isinstance(now_s, int | float) else now_s
     _require_one_cluster(items, moments)
-    by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+    by_kind: dict[str, list[Any]] = {kind: [] for kind in _READERS}
     last_s = dict(sorted(zip((one["kind"] for one in items), moments, strict=True)))
     lists = dict[str, list[tuple[float, KubeNode]]]()
     for own in _sightings(items, moments):

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from wattsched.adapters.slurm.documents import (
-    UNKNOWN,
-    AccountedRow,
-    AccountedRows,
-    TresRow,
-    document_in,
-    names_in,
-)
+from pydantic import AliasPath
+
+from wattsched.adapters.parts import Part, listing
+from wattsched.adapters.slurm.documents import UNKNOWN, AccountedRow, document_in, names_in
 from wattsched.instances.errors import MOST_FAULTS, InputError
-from wattsched.instances.gpu_parts import AS_ONE_TYPE, as_one_type
+from wattsched.instances.gpu_parts import AS_ONE_TYPE, as_one_type, has_parts
 from wattsched.reading.clocks import LOCAL, ZONED, clock_s, fitting, moment_s, moments_s
-from wattsched.reading.inputs import Cells, Row, echo, listed
+from wattsched.reading.inputs import Cells, Row, bounded, count_in, echo, listed, text_in
 
 FIELDS = (
     *("JobID", "User", "Account", "State", "Submit", "Eligible", "Start", "End", "Elapsed", "Suspended"),
@@ -33,12 +29,11 @@ ONE_OF = (("Elapsed", "ElapsedRaw", "End"), ("AllocTRES", "ReqTRES"))
 
 JSON = "sacct --json"
 
-ValueT = TypeVar("ValueT")
-
 TIMES = ("Submit", "Eligible", "Start", "End")
 """Columns of times, in the order in which they happen."""
 FREE_TEXTS = ("JobName", "Comment", "AdminComment", "SystemComment", "Extra", "SubmitLine", "WorkDir")
 """Columns whose text may hold the separator."""
+WHOLE = "sacct --parsable2 prints all of it"
 _UNKNOWN = {"Unknown", "None", "N/A", "Invalid", "INVALID", "Partition_Limit", "UNLIMITED", "4.29G"}
 _UNKNOWN |= {str(number) for number in UNKNOWN}
 _SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -66,7 +61,7 @@ class Accounted:
     gpus : int, optional
         None where Slurm does not know how many.
     gpu_types : frozenset of str
-        Of its GPUs, as far as Slurm tells.
+        Of its GPUs, as far as Slurm tells; '' for some beside slices.
     energy_j : float, optional
         Of its nodes or GPUs, whatever the site's sensors measure.
     steps : dict of str to Step
@@ -135,6 +130,7 @@ class Accounted:
             ("assumed", "suspended for a time: GPUs are held until the end"): self.held_s > self.elapsed_s,
             ("assumed", "Eligible is not told: waits count from Submit"): not self.eligible_told,
             ("assumed", "GPUs are those requested, as allocated ones are not told"): self.requested,
+            ("assumed", "a time is in the hour that comes twice: the first is taken"): self.ambiguous,
             ("converted", AS_ONE_TYPE): self.converted,
         }
         return [remark for remark, holds in remarks.items() if holds]
@@ -146,66 +142,33 @@ class Accounted:
         return sum(len(range(int(a), int(b or a) + 1, int(step or 1))) for a, b, step in parts) or 1
 
 
-def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
-    """Parse the output of ``sacct``; `zone` applies to times without one, by default this machine's."""
-    if text.lstrip().startswith("{"):
-        rows = document_in(AccountedRows, JSON, text).jobs
-        return [_of_document(row, f"jobs[{n}]") for n, row in enumerate(rows)]
-    return _of_table(text, zone)
+class _DocumentRow(Row):
+    """Cells of a part of a document, whose faults name its fields."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, part: Part, name: str, place: str):
+        super().__init__({column: cell for column, cell in part if isinstance(cell, str)}, place)
+        self.cells["JobID"], self._fields = name, type(part).model_fields
+
+    def fault(self, column: str, what: str) -> ValueError:
+        """Error that says where it is."""
+        path = getattr(self._fields.get(column), "validation_alias", AliasPath("job_id")).path
+        return ValueError(f"{self.place}.{'.'.join(map(str, path))}: {what}")
 
 
-def _of_document(row: AccountedRow, place: str) -> Accounted:
-    """Job of a row of ``sacct --json``; `place` names the row in messages."""
-    allocated, requested = _tres_text(row.allocated), _tres_text(row.requested)
-    part, tres = ("allocated", allocated) if row.allocated else ("requested", requested)
-    try:
-        gpus, kinds, converted = _count_gpus(tres)
-    except ValueError as error:
-        raise InputError([f"{place}.tres.{part}: {error}"], JSON) from None
-    id = str(row.job_id)
-    if row.array_job and row.array_task is not None:
-        id = f"{row.array_job}_{row.array_task}"
-    elif row.array_job and row.array_tasks:
-        id = f"{row.array_job}_[{row.array_tasks}]"
-    elif row.het_job and row.het_offset is not None:
-        id = f"{row.het_job}+{row.het_offset}"
-    job = Accounted(
-        id=id,
-        cluster=row.cluster,
-        user=row.user,
-        account=row.account,
-        # The last state is the newest: PENDING, RESIZING is a record that a change of size ended.
-        state=next(reversed(row.state), ""),
-        eligible_s=max(row.eligible or 0.0, row.submission or 0.0),
-        start_s=row.start or None,
-        elapsed_s=row.elapsed or 0.0,
-        gpus=gpus,
-        gpu_types=kinds,
-        energy_j=None,
-        nodes=tuple(row.nodes),
-        time_limit_s=60 * row.limit_min if row.limit_min else None,
-        other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(tres))),
-        end_s=row.end or None,
-        suspended_s=row.suspended,
-        requested=not row.allocated,
-        converted=converted,
-        restarts=row.restart_cnt,
-    )
-    steps = (Step(s.energy_j or 0.0, frozenset(s.nodes), s.start or 0.0, s.elapsed or 0.0) for s in row.steps)
-    names = (str(one.id or n) for n, one in enumerate(row.steps))
-    return _measured(job, _energy_in(allocated), dict(zip(names, steps, strict=True)))
-
-
-def _tres_text(entries: Iterable[TresRow]) -> str:
-    """Format TRES as tables have them: ``gres/gpu:a100=4,energy=17``."""
-    named = ((f"{one.type}/{one.name}" if one.name else one.type, one.count) for one in entries)
-    return ",".join(f"{name}={min(UNKNOWN) if count is None else count:.16g}" for name, count in named)
+def _document_rows(text: str) -> Iterator[Row]:
+    """Rows of ``sacct --json``, those of a job's steps behind its own."""
+    for n, job in enumerate(document_in(listing("jobs", AccountedRow), JSON, text).jobs):
+        yield _DocumentRow(job, job.name, f"jobs[{n}]")
+        for k, step in enumerate(job.steps):
+            yield _DocumentRow(step, f"{job.name}.{step.id or k}", f"jobs[{n}].steps[{k}]")
 
 
 def _count_gpus(tres: str) -> tuple[int | None, frozenset[str], bool]:
     """Return the GPUs in a TRES text, by an entry without type or all, their types, and if as of one type."""
     if tres.endswith("+"):
-        raise ValueError(f"{echo(tres)} is cut off; sacct --parsable2 prints all of it")
+        raise ValueError(f"{echo(tres)} is cut off; {WHOLE}")
     counts, unknown = dict[str, int](), not tres
     for entry, kind, number in _GPU_COUNT.findall(tres):
         known = int(number) if re.fullmatch("[0-9]{1,20}", number) else -1
@@ -215,7 +178,9 @@ def _count_gpus(tres: str) -> tuple[int | None, frozenset[str], bool]:
         counts |= {} if known in UNKNOWN else {kind: known}
     typed = {kind: count for kind, count in counts.items() if kind and count}
     total = counts.get("", None if unknown and not typed else sum(typed.values()))
-    if total != sum(typed.values()) or (of_one := as_one_type(typed)) == typed:
+    if total != sum(typed.values()):
+        return total, frozenset({*typed, ""} if has_parts(typed) else typed), False
+    if (of_one := as_one_type(typed)) == typed:
         return total, frozenset(typed), False
     return sum(of_one.values()), frozenset(of_one), True
 
@@ -310,16 +275,20 @@ def amount(text: str) -> float | None:
     return None if number in UNKNOWN else number
 
 
-def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
-    """Jobs of a table, with their energy or that of their steps, which follow them."""
+def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
+    """Parse the output of ``sacct``; `zone` applies to times without one, by default this machine's.
+
+    Jobs have their energy or that of their steps, which follow them.
+    """
     faults: list[str] = []
     found: list[tuple[Accounted, float | None, dict[str, Step]]] = []
-    steps, joules = dict[str, dict[str, Step]](), _in_cell(amount)
-    for row in _rows(text, faults):
+    steps = dict[str, dict[str, Step]]()
+    is_document = text.lstrip().startswith("{")
+    for row in _document_rows(text) if is_document else _rows(text, faults):
         read = Cells(row, faults)
-        id, _, step = read("JobID", Row.text, "").partition(".")
-        own_j = read.optional("ConsumedEnergyRaw", joules) or read.optional("ConsumedEnergy", joules)
-        if not step:
+        id, _, step = read("JobID", text_in, "").partition(".")
+        own_j = read.optional("ConsumedEnergyRaw", amount) or read.optional("ConsumedEnergy", amount)
+        if id and not step:
             steps[id] = {}
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
             found.append((_of_row(read, id, zone), own_j, steps[id]))
@@ -328,23 +297,21 @@ def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
-        raise InputError(faults, "sacct")
+        raise InputError(faults, JSON if is_document else "sacct")
     return [_measured(job, own_j, its_steps) for job, own_j, its_steps in found]
 
 
 def _step_of(read: Cells, own_j: float, zone: tzinfo | None) -> Step:
     """Read a row of a step; its start is the first of the moments that it may be."""
     starts_s, _ = read.optional("Start", partial(_readings, zone)) or ([0.0], "")
-    elapsed_s = read.optional("ElapsedRaw", Row.number) or read.optional("Elapsed", _elapsed_s) or 0.0
-    return Step(own_j, frozenset(read.optional("NodeList", _in_cell(names_in)) or ()), starts_s[0], elapsed_s)
+    nodes = frozenset(read.optional("NodeList", names_in) or ())
+    return Step(own_j, nodes, starts_s[0], _seconds_in(read, "Elapsed") or 0.0)
 
 
 def _rows(text: str, faults: list[str]) -> Iterator[Row]:
-    """Rows of a table with separators between or behind its cells; `faults` takes those of lines."""
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    """Rows of a table, padded or with separators between or behind cells; `faults` takes those of lines."""
     header = list[str]()
-    for number, line in lines or [(1, "")]:
-        cells = line.split("|")
+    for number, cells in _lines(text, faults) if text.strip() else [(1, [""])]:
         if not header or {*NEEDED} <= {*cells}:  # again, where files were joined
             behind = not cells[-1]
             header = [name.strip() for name in (cells[:-1] if behind else cells)]
@@ -367,27 +334,45 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
         yield Row(dict(zip(header, told, strict=True)), f"line {number}")
 
 
+def are_dashes(line: str) -> bool:
+    """True for the line below the header of a padded table."""
+    return re.fullmatch(" *-[- ]*", line) is not None
+
+
+def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Lines of a table and their cells: between separators, or where the dashes below a header are."""
+    lines, places = text.splitlines(), list[tuple[int, int]]()
+    for number, (line, below) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
+        if are_dashes(below):
+            places = [found.span() for found in re.finditer("-+", below)]
+        if not line.strip() or are_dashes(line):
+            continue
+        cells = [line[begin:end].strip() for begin, end in places] or line.split("|")
+        if places and "".join(cells).replace(" ", "") != line.replace(" ", ""):
+            faults.append(f"line {number}: is not below its dashes; {WHOLE}")
+        elif places and (cut := [cell for cell in cells if cell.endswith("+")]):
+            faults.append(f"line {number}: {echo(cut[0])} is cut off; {WHOLE}")
+        else:
+            yield number, cells
+
+
 def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     """Job of a row of a table, without its energy."""
     cells = read.row.cells
-    elapsed_s = read.optional("ElapsedRaw", Row.number)
-    if elapsed_s is None:
-        elapsed_s = read.optional("Elapsed", _elapsed_s)
-    suspended_s = read.optional("Suspended", _elapsed_s)
+    elapsed_s, suspended_s = (_seconds_in(read, column) for column in ("Elapsed", "Suspended"))
     told = {name: found for name in TIMES if (found := read.optional(name, partial(_readings, zone)))}
     held_s = None if elapsed_s is None else elapsed_s + (suspended_s or 0.0)
     lasted_s = held_s if {"Start", "End"} <= told.keys() else None
     # A time in the hour that comes twice in autumn has two readings; those are taken that fit the others.
     fit, ambiguous = fitting([readings for readings, _ in told.values()], lasted_s)
     time_s = dict(zip(told, fit, strict=True))
-    start_s, end_s = time_s.get("Start"), time_s.get("End")
+    start_s, end_s = time_s.get("Start") or None, time_s.get("End") or None  # documents say 0
     if elapsed_s is None:
         elapsed_s = max(0.0, (end_s or 0.0) - (start_s or inf) - (suspended_s or 0.0))
-    limit_min = read.optional("TimelimitRaw", Row.number)
-    limit_s = 60 * limit_min if limit_min else read.optional("Timelimit", _elapsed_s)
     column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
-    gpus, kinds, converted = read.optional(column, _in_cell(_count_gpus)) or (None, frozenset(), False)
-    state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
+    gpus, kinds, converted = read.optional(column, _count_gpus) or (None, frozenset(), False)
+    # Of several in a document the last one is the newest: PENDING, RESIZING is of a size that has changed.
+    state = read("State", text_in, "").rpartition(",")[2].partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
         cluster=cells.get("Cluster", "").strip(),
@@ -400,8 +385,8 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         gpus=gpus,
         gpu_types=kinds,
         energy_j=None,
-        nodes=tuple(read.optional("NodeList", _in_cell(names_in)) or ()),
-        time_limit_s=limit_s or None,
+        nodes=tuple(read.optional("NodeList", names_in) or ()),
+        time_limit_s=_seconds_in(read, "Timelimit", 60.0) or None,
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(cells.get(column, "")))),
         end_s=end_s,
         suspended_s=suspended_s,
@@ -409,39 +394,31 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         ambiguous=ambiguous,
         requested=column == "ReqTRES",
         converted=converted,
-        restarts=read.optional("Restarts", Row.count),
+        restarts=read.optional("Restarts", count_in),
         eligible_told="Eligible" in told or not start_s,
     )
 
 
-def _readings(zone: tzinfo | None, row: Row, column: str) -> tuple[list[float], str]:
+def _readings(zone: tzinfo | None, text: str) -> tuple[list[float], str]:
     """What a time may be, in seconds since 1970, and its form: standard, ``%s``, or with a zone."""
-    text = row.text(column)
     try:
         found_s, form = moment_s(text)
         if form == LOCAL:
             return moments_s(found_s, zone), form
     except (ValueError, OverflowError, OSError) as error:
         expected = "a time in --time-zone like 2026-11-03T08:30:00, as SLURM_TIME_FORMAT=standard prints it"
-        raise row.fault(column, f"{echo(text)}: {error}; expected {expected}") from None
-    return [found_s if form == ZONED else row.number(column)], form
+        raise ValueError(f"{echo(text)}: {error}; expected {expected}") from None
+    return [found_s if form == ZONED else bounded(text)], form
 
 
-def _elapsed_s(row: Row, column: str) -> float:
-    """Seconds in a cell such as ``1-02:30:00``."""
-    text = row.text(column)
+def _seconds_in(read: Cells, column: str, unit_s: float = 1.0) -> float | None:
+    """Seconds in a column, or in the one of plain numbers of it, in a unit."""
+    number = read.optional(f"{column}Raw", bounded)
+    return read.optional(column, _elapsed_s) if number is None else unit_s * number
+
+
+def _elapsed_s(text: str) -> float:
+    """Seconds of a text such as ``1-02:30:00``."""
     if (found := clock_s(text)) is None:
-        raise row.fault(column, f"{echo(text)} is not [D-]HH:MM:SS")
+        raise ValueError(f"{echo(text)} is not [D-]HH:MM:SS")
     return found
-
-
-def _in_cell(read: Callable[[str], ValueT]) -> Callable[[Row, str], ValueT]:
-    """Make a reader of cells of one of texts; its faults name line and column."""
-
-    def read_cell(row: Row, column: str) -> ValueT:
-        try:
-            return read(row.cells[column].strip())
-        except ValueError as error:
-            raise row.fault(column, str(error)) from None
-
-    return read_cell

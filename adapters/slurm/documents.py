@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, model_validator
 
-from wattsched.adapters.parts import Part, at
-from wattsched.instances.errors import InputError, validated
+from wattsched.adapters.parts import Part, at, listing
+from wattsched.instances.errors import InputError, shown, validated
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
@@ -61,12 +61,26 @@ def _between_commas(value: Any) -> list[str]:
     return [str(name).strip() for name in found if str(name).strip()]
 
 
+def _cell(value: Any) -> str:
+    """A value as tables have it: a number, a text, resources as in ``gres/gpu=4``; empty if it is not set."""
+    value = _number(value)
+    if isinstance(value, list):
+        return ",".join(map(_cell, value))
+    if isinstance(value, dict) and "type" in value:
+        name, count = (_cell(value.get(key)) for key in ("name", "count"))
+        return f"{_cell(value['type'])}{'/' * bool(name)}{name}={count or min(UNKNOWN)}"
+    if isinstance(value, dict | bool):
+        raise ValueError(f"must be a text or a number, got {shown(value)}")
+    return "" if value is None else f"{value:.16g}" if isinstance(value, float) else str(value)
+
+
 Number = Annotated[float | None, BeforeValidator(_number)]
 Whole = Annotated[int | None, BeforeValidator(_number)]
 Words = Annotated[list[str], BeforeValidator(_words)]
 Text = Annotated[str, BeforeValidator(_text)]
 Comment = Annotated[str, BeforeValidator(_comment)]
 Names = Annotated[list[str], BeforeValidator(names_in)]
+Cell = Annotated[str, BeforeValidator(_cell)]
 Listed = Annotated[list[str], BeforeValidator(_between_commas)]
 
 
@@ -86,10 +100,6 @@ class NodeRow(Part):
     active_features: Listed = []
 
 
-class _Nodes(Part):
-    nodes: list[NodeRow]
-
-
 class _Group(Part):
     """Nodes of a partition that are alike, as ``sinfo --json`` has them since 23.02."""
 
@@ -97,34 +107,20 @@ class _Group(Part):
     state: Annotated[Words, at("node", "state")]
     gres: Annotated[Text, at("gres", "total")]
     gres_used: Annotated[Text, at("gres", "used")] = ""
-    partition: Annotated[Text, at("partition", "name")]
+    partitions: Annotated[Listed, at("partition", "name")]
     cpus: Annotated[Number, at("cpus", "total")] = None
     cpus_each: Annotated[Number, at("cpus", "maximum")] = None
     alloc_cpus: Annotated[Number, at("cpus", "allocated")] = None
-    memory_each: Annotated[Number, at("memory", "maximum")] = None
+    real_memory: Annotated[Number, at("memory", "maximum")] = None
     alloc_memory: Annotated[Number, at("memory", "allocated")] = None
-    features: Annotated[Listed, at("features", "active")] = []
+    active_features: Annotated[Listed, at("features", "active")] = []
 
     def rows(self) -> Iterable[NodeRow]:
         """Its nodes, each with its part of what is allocated."""
-        number = len(self.names)
-        for name in self.names:
-            yield NodeRow(
-                name=name,
-                state=self.state,
-                gres=self.gres,
-                gres_used=self.gres_used,
-                partitions=[self.partition],
-                cpus=self.cpus_each or (self.cpus or 0) / number,
-                alloc_cpus=(self.alloc_cpus or 0) / number,
-                real_memory=self.memory_each,
-                alloc_memory=(self.alloc_memory or 0) / number,
-                active_features=self.features,
-            )
-
-
-class _Groups(Part):
-    sinfo: list[_Group]
+        number = max(1, len(self.names))
+        parts = {name: (getattr(self, name) or 0) / number for name in ("alloc_cpus", "alloc_memory")}
+        alike = {**vars(self), **parts, "cpus": self.cpus_each or (self.cpus or 0) / number}
+        return (NodeRow.model_validate({**alike, "name": name}) for name in self.names)
 
 
 class NumberedRow(Part):
@@ -189,53 +185,52 @@ class QueuedRows(Part):
     meta: Any = None
 
 
-class TresRow(Part):
-    """So much of a trackable resource."""
+class AccountedStep(Part):
+    """A step of a job of ``sacct --json``, with its fields as the columns of a table."""
 
-    type: str
-    name: Text = ""
-    count: Number = None
-
-
-class _Step(Part):
     id: Annotated[Any, at("step", "id")] = None
-    energy_j: Annotated[Number, at("statistics", "energy", "consumed")] = None
-    start: Annotated[Number, at("time", "start")] = None
-    elapsed: Annotated[Number, at("time", "elapsed")] = None
-    nodes: Annotated[Names, at("nodes", "range")] = []
+    ConsumedEnergyRaw: Annotated[Cell, at("statistics", "energy", "consumed")] = ""
+    Start: Annotated[Cell, at("time", "start")] = ""
+    ElapsedRaw: Annotated[Cell, at("time", "elapsed")] = ""
+    NodeList: Annotated[Cell, at("nodes", "range")] = ""
 
 
 class AccountedRow(Part):
-    """A job of ``sacct --json``."""
+    """A job of ``sacct --json``, with its fields as the columns of a table."""
 
     job_id: int
-    state: Annotated[Words, at("state", "current")]
-    elapsed: Annotated[Number, at("time", "elapsed")]
-    submission: Annotated[Number, at("time", "submission")]
-    start: Annotated[Number, at("time", "start")]
-    eligible: Annotated[Number, at("time", "eligible")] = 0
-    end: Annotated[Number, at("time", "end")] = None
-    suspended: Annotated[Number, at("time", "suspended")] = None
-    limit_min: Annotated[Number, at("time", "limit")] = None
-    allocated: Annotated[list[TresRow], at("tres", "allocated")]
-    requested: Annotated[list[TresRow], at("tres", "requested")] = []
-    cluster: Text = ""
-    user: Text = ""
-    account: Text = ""
     array_job: Annotated[Whole, at("array", "job_id")] = 0
     array_task: Annotated[Whole, at("array", "task_id")] = None
     array_tasks: Annotated[Text, at("array", "task")] = ""
     het_job: Annotated[Whole, at("het", "job_id")] = 0
     het_offset: Annotated[Whole, at("het", "job_offset")] = None
-    restart_cnt: Whole = None
-    nodes: Names = []
-    steps: list[_Step] = []
+    State: Annotated[Cell, at("state", "current")]
+    Submit: Annotated[Cell, at("time", "submission")]
+    Eligible: Annotated[Cell, at("time", "eligible")] = ""
+    Start: Annotated[Cell, at("time", "start")]
+    End: Annotated[Cell, at("time", "end")] = ""
+    ElapsedRaw: Annotated[Cell, at("time", "elapsed")]
+    SuspendedRaw: Annotated[Cell, at("time", "suspended")] = ""
+    TimelimitRaw: Annotated[Cell, at("time", "limit")] = ""
+    AllocTRES: Annotated[Cell, at("tres", "allocated")]
+    ReqTRES: Annotated[Cell, at("tres", "requested")] = ""
+    Cluster: Annotated[Cell, at("cluster")] = ""
+    User: Annotated[Cell, at("user")] = ""
+    Account: Annotated[Cell, at("account")] = ""
+    NodeList: Annotated[Cell, at("nodes")] = ""
+    Restarts: Annotated[Cell, at("restart_cnt")] = ""
+    steps: list[AccountedStep] = []
 
-
-class AccountedRows(Part):
-    """Output of ``sacct --json``."""
-
-    jobs: list[AccountedRow]
+    @property
+    def name(self) -> str:
+        """Number as tables have it: of an array with its tasks, of a part of a job with its place."""
+        if self.array_job and self.array_task is not None:
+            return f"{self.array_job}_{self.array_task}"
+        if self.array_job and self.array_tasks:
+            return f"{self.array_job}_[{self.array_tasks}]"
+        if self.het_job and self.het_offset is not None:
+            return f"{self.het_job}+{self.het_offset}"
+        return str(self.job_id)
 
 
 def document_in(model: Any, command: str, text: str) -> Any:
@@ -248,10 +243,10 @@ def node_rows(text: str) -> list[NodeRow]:
     command = "sinfo --json"
     document = _parsed(command, text)
     if not isinstance(document, dict) or "sinfo" not in document:
-        nodes: list[NodeRow] = part_of(_Nodes, document, f"{command} or scontrol show node --json").nodes
-        return nodes
+        command = f"{command} or scontrol show node --json"
+        return list(part_of(listing("nodes", NodeRow), document, command).nodes)
     found = dict[str, NodeRow]()
-    for group in part_of(_Groups, document, command).sinfo:
+    for group in part_of(listing("sinfo", _Group), document, command).sinfo:
         for row in group.rows():
             # A node has a row for each of its partitions.
             known = found.setdefault(row.name, row)

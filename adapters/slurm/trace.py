@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
-from wattsched.adapters.slurm.accounting import FIELDS, Accounted, as_one_run, read_accounting
+from wattsched.adapters.slurm.accounting import FIELDS, Accounted, are_dashes, as_one_run, read_accounting
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import common_name
-from wattsched.instances.gpu_parts import part_named
+from wattsched.instances.gpu_parts import has_parts, part_named
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.reading.inputs import CUT, echo, listed
@@ -99,7 +99,7 @@ def kind_of(text: str) -> str:
         return TOPOLOGY
     if first.startswith("NodeName="):
         return NODES
-    if "|" in begin.partition("\n")[0]:
+    if "|" in begin.partition("\n")[0] or any(map(are_dashes, begin.splitlines()[1:2])):
         return ACCOUNTING
     known = "sacct --parsable2 or --json, scontrol show node, sinfo --json or scontrol show topology"
     message = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"
@@ -242,17 +242,15 @@ def _whole(runs: Iterable[Accounted]) -> list[Accounted]:
     """
     found = list[Accounted]()
     for one in sorted(runs, key=lambda one: (one.id, one.start_s or 0.0)):
-        if found and _of_one_run(found[-1], one) and (one.start_s or 0.0) <= found[-1].last_s:
+        first = found[-1] if found else one
+        alike = [(job.id, job.eligible_s, job.gpus) for job in (first, one)]
+        # Its state has changed at most from one in which it runs.
+        ran_on = first.state == one.state or STILL_RUN & {first.state, one.state}
+        if found and alike[0] == alike[1] and ran_on and (one.start_s or 0.0) <= first.last_s:
             found[-1] = as_one_run(found[-1], _filled(one, found[-1]))
         else:
             found.append(one)
     return found
-
-
-def _of_one_run(first: Accounted, one: Accounted) -> bool:
-    """True if two records may be of one run: its state has changed at most from one in which it runs."""
-    alike = [(job.id, job.eligible_s, job.gpus) for job in (first, one)]
-    return alike[0] == alike[1] and (first.state == one.state or bool(STILL_RUN & {first.state, one.state}))
 
 
 def _doubts(runs: Iterable[Accounted]) -> list[Entry]:
@@ -275,7 +273,7 @@ def _take(
     found: Recorded, jobs: Sequence[Accounted], nodes: Mapping[str, SlurmNode], energy_of: EnergyOf
 ) -> None:
     """Put jobs into the trace, or count why not."""
-    strange, others, unused, foreign, ambiguous = *(Counter[str]() for _ in range(4)), 0
+    strange, others, unused, foreign = (Counter[str]() for _ in range(4))
     types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
     server_w, idle_w = defaultdict[str, float](float), defaultdict[str, float](float)
     for one in machines:  # of which several stand for a node with several types
@@ -297,7 +295,6 @@ def _take(
         strange.update(absent)
         if nodes and sum(nodes[name].gpus for name in job.nodes if name in nodes) < (job.gpus or 0):
             foreign.update(set(job.nodes) - nodes.keys())
-        ambiguous += job.ambiguous
         power_w = None
         if job.partly_measured and job.energy_j is None:
             unused["is of steps that do not cover its nodes and time"] += 1
@@ -339,9 +336,6 @@ def _take(
     if others:
         text = ", ".join(f"{echo(name)} of {count(n, 'job')}" for name, n in others.most_common(4))
         found.tell("noted", f"not counted as GPUs: {text}")
-    if ambiguous:
-        when = "the hour that comes twice, and nothing tells which: the first is taken"
-        found.tell("assumed", f"of {count(ambiguous, 'job')} a time is in {when}")
     found.note_gaps(state.lower() for state in STILL_RUN)
     for why, n in unused.items():
         found.tell("noted", f"energy of {count(n, 'job')} {why}; it is left out")
@@ -363,6 +357,9 @@ def _why_not(job: Accounted) -> str:
         return "never started"
     if job.gpus is None:
         return "with an unknown number of GPUs"
+    if len(job.gpu_types) > 1 and has_parts(job.gpu_types):
+        told = "gres/gpu:TYPE in AccountingStorageTRES tells them"
+        return f"on slices beside GPUs of another board or no type ({told})"
     return "" if job.held_s > 0 else "ended at once"
 
 

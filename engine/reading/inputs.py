@@ -14,6 +14,7 @@ import re
 import stat
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -74,7 +75,8 @@ def naming(file: str | Path) -> Iterator[None]:
         yield
     except ValueError as error:
         told = echo(error, "", LONGEST_LINE)
-        raise ValueError(told if names_file(told, str(file)) else f"{file}: {told}") from None
+        joint = ", " if told.startswith("line ") else ": "
+        raise ValueError(told if names_file(told, str(file)) else f"{file}{joint}{told}") from None
 
 
 def names_file(message: str, file: str) -> bool:
@@ -230,11 +232,7 @@ def _without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, An
         raise TooLargeError(f"has an object of more than {most:,} keys")
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"an object has the key {echo(key)} more than once")
-            seen.add(key)
+        raise ValueError(f"an object has the key {echo(_repeated(key for key, _ in pairs))} more than once")
     return fields
 
 
@@ -261,14 +259,11 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     Cells are separated by commas, or in the header and from there on by semicolons or tabs alone. Comments
     before the header are skipped (`comments_of`). Anything else is a ValueError with the file and line.
     """
-    try:
+    with naming(path):
         content = read_bytes(path)
         _require_text(content)
         tell_cut(content, path)
         yield from _csv_lines(content)
-    except ValueError as error:
-        message = str(error)
-        raise ValueError(f"{path}{', ' if message.startswith('line ') else ': '}{message}") from None
 
 
 def tell_cut(content: bytes | str, path: str | Path) -> None:
@@ -328,11 +323,13 @@ def _require_header(line: int, names: list[str]) -> None:
     """Refuse a header in which a name occurs twice, or that has too many, by a ValueError."""
     if len(names) > MOST_COLUMNS:
         raise ValueError(f"line {line}: {len(names):,} columns, at most {MOST_COLUMNS:,} are read")
-    seen: set[str] = set()
-    for name in filter(None, names):
-        if name in seen:
-            raise ValueError(f"line {line}: the column {echo(name)} occurs twice")
-        seen.add(name)
+    if (name := _repeated(filter(None, names))) is not None:
+        raise ValueError(f"line {line}: the column {echo(name)} occurs twice")
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that occurs more than once."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 class Row:
@@ -344,48 +341,65 @@ class Row:
         self.cells = cells
         self.place = place
 
-    def text(self, column: str) -> str:
-        """Cell as it stands, without the apostrophe before a formula; it must not be empty."""
-        value = self.cells[column].strip()
-        # An apostrophe of `instances.io.csv_text_cell`, which keeps spreadsheets from running the cell.
-        value = value[1:] if re.match("'+[=+@-]", value) else value
-        if not value:
-            raise self.fault(column, "is empty")
-        if len(value) > LONGEST_CELL:
-            raise self.fault(column, f"{echo(value)} has more than {LONGEST_CELL} characters")
-        if without_control(value) != value:
-            raise self.fault(column, f"{echo(value)} has control characters")
-        return value
-
-    def number(self, column: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
-        """Cell as a finite number from `least` to `most`, as `read` makes it of the text."""
-        text = self.text(column)
+    def read(self, column: str, read: Callable[[str], ValueT]) -> ValueT:
+        """Value that `read` makes of a cell; its ValueError is told with the place."""
         try:
-            value = read(text)
+            return read(self.cells[column].strip())
         except ValueError as error:
             raise self.fault(column, str(error)) from None
-        if not math.isfinite(value):
-            expected = "a finite number"
-        elif value < least:
-            expected = f"at least {least:g}"
-        elif 0 < abs(value) < SMALLEST:
-            expected = f"0 or at least {SMALLEST:g}"
-        elif value > most:
-            expected = f"at most {most:,.0f}"
-        else:
-            return value
-        raise self.fault(column, f"must be {expected}, got {echo(text, quote='')}")
+
+    def text(self, column: str) -> str:
+        """Cell as `text_in` reads it."""
+        return self.read(column, text_in)
+
+    def number(self, column: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
+        """Cell as `bounded` reads it."""
+        return self.read(column, lambda cell: bounded(cell, least, most, read))
 
     def count(self, column: str, least: int = 0, most: int = int(LARGEST)) -> int:
-        """Cell as a whole number from `least` to `most`."""
-        value = self.number(column, least, most)
-        if value != int(value):
-            raise self.fault(column, f"{echo(self.text(column))} is not a whole number")
-        return int(value)
+        """Cell as `count_in` reads it."""
+        return self.read(column, lambda cell: count_in(cell, least, most))
 
     def fault(self, column: str, what: str) -> ValueError:
         """Error that says where it is."""
         return ValueError(f"{self.place}, column {echo(column)}: {what}")
+
+
+def text_in(cell: str) -> str:
+    """Return a cell as it stands, without the apostrophe before a formula; it must not be empty."""
+    # An apostrophe of `instances.io.csv_text_cell`, which keeps spreadsheets from running the cell.
+    value = cell[1:] if re.match("'+[=+@-]", cell) else cell
+    if not value:
+        raise ValueError("is empty")
+    if len(value) > LONGEST_CELL:
+        raise ValueError(f"{echo(value)} has more than {LONGEST_CELL} characters")
+    if without_control(value) != value:
+        raise ValueError(f"{echo(value)} has control characters")
+    return value
+
+
+def bounded(cell: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
+    """Finite number of a cell from `least` to `most`, as `read` makes it of the text."""
+    value = read(text := text_in(cell))
+    if not math.isfinite(value):
+        expected = "a finite number"
+    elif value < least:
+        expected = f"at least {least:g}"
+    elif 0 < abs(value) < SMALLEST:
+        expected = f"0 or at least {SMALLEST:g}"
+    elif value > most:
+        expected = f"at most {most:,.0f}"
+    else:
+        return value
+    raise ValueError(f"must be {expected}, got {echo(text, quote='')}")
+
+
+def count_in(cell: str, least: int = 0, most: int = int(LARGEST)) -> int:
+    """Whole number of a cell from `least` to `most`."""
+    value = bounded(cell, least, most)
+    if value != int(value):
+        raise ValueError(f"{echo(text_in(cell))} is not a whole number")
+    return int(value)
 
 
 class Cells:
@@ -394,18 +408,18 @@ class Cells:
     def __init__(self, row: Row, faults: list[str]):
         self.row, self.faults = row, faults
 
-    def __call__(self, column: str, read: Callable[[Row, str], ValueT], instead: ValueT) -> ValueT:
+    def __call__(self, column: str, read: Callable[[str], ValueT], instead: ValueT) -> ValueT:
         """Value that `read` makes of a cell; `instead` for a cell with a fault, which is noted."""
         try:
-            return read(self.row, column)
+            return self.row.read(column, read)
         except ValueError as error:
             self.faults.append(str(error))
             return instead
 
-    def optional(self, column: str, read: Callable[[Row, str], ValueT]) -> ValueT | None:
+    def optional(self, column: str, read: Callable[[str], ValueT]) -> ValueT | None:
         """Value of a cell that may be empty, or of a column that may be missing."""
         stated = self.row.cells.get(column, "").strip()
-        return self(column, lambda row, name: read(row, name) if stated else None, instead=None)
+        return self(column, read, None) if stated else None
 
     def fault(self, column: str, what: str) -> None:
         """Note what is wrong with a cell that can be read."""

@@ -14,6 +14,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import numpy as np
 from wattsched.instances.errors import NoticeWarning
 from wattsched.reading.clocks import LOCAL, SECONDS, is_since_1970, moment_s, moments_s
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
-from wattsched.reading.inputs import Row, echo, listed, meant, naming, rows_of
+from wattsched.reading.inputs import Row, echo, listed, meant, naming, rows_of, text_in
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
@@ -164,14 +165,17 @@ def read_carbon(
         told = f"the header says {own.name}, the column '{unit_column}' {beside.name}"
         raise ValueError(f"{path}, line 1, column {echo(value_column)}: {told}")
     read = Numbers(f"{value_column}{unit}" if named else "", quantity, f"{path}, line 1")
+    least = 0.0 if quantity == "carbon" else -MOST_PER_KWH
     zones: set[bool] = set()
     for row in chain(begun, rows):
-        time_s, zoned = _seconds(row, time_column, clock, times[-1] if times else -math.inf)
+        after_s = times[-1] if times else -math.inf
+        time_s, zoned = row.read(time_column, partial(_seconds, clock, time_column, after_s))
         times.append(time_s)
         zones.add(zoned)
         if len(zones) > 1:
             raise row.fault(time_column, "times with and without a zone are mixed")
-        values.append(_value(row, value_column, read))
+        stated = row.cells[value_column].strip()
+        values.append(row.number(value_column, least, MOST_PER_KWH, read) if stated else math.nan)
         if unit_column is not None and row.cells[unit_column] != first.cells[unit_column]:
             raise row.fault(unit_column, f"is not {echo(first.cells[unit_column])}, as in the first row")
         if len(times) > 1 and times[-1] <= times[-2]:
@@ -255,11 +259,9 @@ def _utc_s(text: str) -> tuple[float, bool]:
 
 
 def _is_time(text: str) -> bool:
-    try:
-        utc_time(text)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(utc_time(text))
+    return False
 
 
 def _time_column(path: str | Path, header: list[str]) -> str:
@@ -300,26 +302,14 @@ def _value_column(
     raise ValueError(f"{path}, line 1: {told}")
 
 
-def _seconds(row: Row, column: str, clock: tzinfo | None, after_s: float) -> tuple[float, bool]:
-    """Seconds since 1970 in a cell, and True if it or `clock` tells their zone; of two readings the next."""
-    text = row.text(column)
-    try:
-        time_s, zoned = _utc_s(text)
-        if not (zoned or clock) and (vague := re.search(_VAGUE, column.replace("_", " "), re.I)):
-            told = "is no zone that is read; write (Europe/Berlin), (UTC+01:00) or the like"
-            raise ValueError(f"{echo(vague[0])} {told}")
-        both_s = moments_s(time_s, clock) if clock and not zoned else [time_s]
-        return next((one_s for one_s in both_s if one_s > after_s), both_s[-1]), zoned or clock is not None
-    except ValueError as error:
-        raise row.fault(column, str(error)) from None
-
-
-def _value(row: Row, column: str, read: Numbers) -> float:
-    """Intensity or price of a row, nan for an empty cell."""
-    if not row.cells[column].strip():
-        return math.nan
-    least = 0.0 if read.quantity == "carbon" else -MOST_PER_KWH
-    return row.number(column, least, MOST_PER_KWH, read)
+def _seconds(clock: tzinfo | None, column: str, after_s: float, text: str) -> tuple[float, bool]:
+    """Seconds since 1970 of a text, and True if it or `clock` tells their zone; of two readings the next."""
+    time_s, zoned = _utc_s(text_in(text))
+    if not (zoned or clock) and (vague := re.search(_VAGUE, column.replace("_", " "), re.I)):
+        told = "is no zone that is read; write (Europe/Berlin), (UTC+01:00) or the like"
+        raise ValueError(f"{echo(vague[0])} {told}")
+    both_s = moments_s(time_s, clock) if clock and not zoned else [time_s]
+    return next((one_s for one_s in both_s if one_s > after_s), both_s[-1]), zoned or clock is not None
 
 
 def shown(seconds: float) -> str:

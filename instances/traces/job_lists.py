@@ -26,7 +26,18 @@ from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.clocks import LOCAL, SECONDS, clock_s, is_since_1970, moment_s
-from wattsched.reading.inputs import Cells, Row, comments_of, echo, listed, printable, rows_of
+from wattsched.reading.inputs import (
+    Cells,
+    Row,
+    bounded,
+    comments_of,
+    count_in,
+    echo,
+    listed,
+    printable,
+    rows_of,
+    text_in,
+)
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import MOST_GPUS
@@ -57,20 +68,17 @@ def read_itp(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
             submitted_s=row.number("submission_time"),
             duration_s=row.number("duration"),
             gpus=row.count("num_gpu"),
-            model=_model(row, known),
+            model=row.read("model_name", partial(_model, known)) if "model_name" in row.cells else None,
             batch_size=row.count("batch_size", least=1) if "batch_size" in row.cells else None,
         )
     return list(jobs.values())
 
 
-def _model(row: Row, known: Profiles) -> str | None:
-    """Model of the catalogue that a row of ITP names; None where the list has no models."""
-    if "model_name" not in row.cells:
-        return None
-    if (model := row.text("model_name")) not in known.models:
-        there = ", ".join(known.models)
-        raise row.fault("model_name", f"'{model}' is not in the catalogue, which has {there}")
-    return model
+def _model(known: Profiles, name: str) -> str:
+    """Model of the catalogue that a cell names."""
+    if text_in(name) not in known.models:
+        raise ValueError(f"{echo(name)} is not in the catalogue, which has {', '.join(known.models)}")
+    return name
 
 
 PHILLY_COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
@@ -89,7 +97,7 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
     read = []
     for n, row in enumerate(rows_of(path, PHILLY_COLUMNS), start=1):
         # Of wall clocks without a zone, whose differences are all that is used.
-        submitted_s, _ = _arrival(row, "timestamp")
+        submitted_s, _ = row.read("timestamp", _arrival)
         job = TraceJob(f"row{n}", submitted_s, row.number("duration"), row.count("num_gpus"))
         read.append((row.text("cluster"), job))
     first = min((job.submitted_s for _, job in read), default=0.0)
@@ -218,48 +226,35 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
     job = TraceJob(
-        name=read("job", Row.text, ""),
+        name=read("job", text_in, ""),
         submitted_s=arrival_s,
         duration_s=read("duration", _duration_s, 0.0),
-        gpus=read("gpus", partial(Row.count, most=MOST_GPUS), 0),
-        gpu_type=read.optional("gpu_type", Row.text),
-        power_w=read.optional(column, partial(Row.number, read=watts)),
+        gpus=read("gpus", partial(count_in, most=MOST_GPUS), 0),
+        gpu_type=read.optional("gpu_type", text_in),
+        power_w=read.optional(column, partial(bounded, read=watts)),
         waited_s=read.optional("wait", _duration_s),
-        user=read.optional("user", Row.text) or "",
-        account=read.optional("account", Row.text) or "",
-        model=read.optional("model", partial(_catalogue_model, known)),
+        user=read.optional("user", text_in) or "",
+        account=read.optional("account", text_in) or "",
+        model=read.optional("model", partial(_model, known)),
         time_limit_s=read.optional("time_limit", _duration_s),
     )
     return job, form
 
 
-def _arrival(row: Row, column: str) -> tuple[float, str]:
+def _arrival(cell: str) -> tuple[float, str]:
     """Seconds of an arrival, and how it is written: as they are, or as a date."""
-    text = row.text(column)
-    try:
-        found, form = moment_s(text)
-    except ValueError as error:
-        raise row.fault(column, str(error)) from None
-    return (row.number(column) if form == SECONDS else found), form  # `Row.number` has a range
+    found_s, form = moment_s(text_in(cell))
+    return (bounded(cell) if form == SECONDS else found_s), form
 
 
-def _duration_s(row: Row, column: str) -> float:
+def _duration_s(cell: str) -> float:
     """Seconds of a number of them, or of ``[D-]HH:MM:SS``."""
-    text = row.text(column)
-    found = clock_s(text) if ":" in text else row.number(column)
+    found = clock_s(cell) if ":" in cell else bounded(cell)
     if found is None:
-        raise row.fault(column, f"{echo(text)} is neither a number of seconds nor HH:MM:SS nor D-HH:MM:SS")
+        raise ValueError(f"{echo(cell)} is neither a number of seconds nor HH:MM:SS nor D-HH:MM:SS")
     if found > LONGEST_S:
-        raise row.fault(column, f"{echo(text)} is longer than a century")
+        raise ValueError(f"{echo(cell)} is longer than a century")
     return found
-
-
-def _catalogue_model(known: Profiles, row: Row, column: str) -> str:
-    """Model of the catalogue that a cell names; not asked of empty cells (`Cells.optional`)."""
-    if (name := row.text(column)) not in known.models:
-        why = f"{echo(name)} is not in the catalogue, which has {', '.join(known.models)}; or leave it empty"
-        raise row.fault(column, why)
-    return name
 
 
 def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob], *, local: bool) -> None:

@@ -1,46 +1,47 @@
 """Readers of logs of GPUs: nvidia-smi, DCGM, Prometheus, Zeus.
 
-To add one: a file with a function that recognises the text and one that reads it into samples, and its line
-in `LOGS`.
+To add one: a file with a function that reads its text into samples, and its line in `LOGS`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 
-from wattsched.perfmodels.logs import dcgm, nvidia_smi, prometheus, zeus
+from wattsched.perfmodels.logs import prometheus, tables, zeus
 from wattsched.perfmodels.logs.samples import Sample, Samples
 from wattsched.reading.inputs import naming, read_text, tell_cut
 
 
 @dataclass(frozen=True)
 class Log:
-    """A kind of log: what writes it, whether a text is one, and the samples of such a text.
+    """A kind of log: what writes it, a pattern of how its text begins, and the samples of such a text.
 
     Readers take the file's name, too, for messages; what is malformed is a ValueError, with its line.
     """
 
     name: str
-    recognises: Callable[[str], bool]
+    begins: str
     read: Callable[[str, str], Iterator[Sample]]
 
 
 LOGS = (
-    Log(zeus.WINDOWS, zeus.recognises_windows, zeus.read_windows),
-    Log(zeus.PROFILE, zeus.recognises_profile, zeus.read_profile),
-    Log(prometheus.ANSWER, prometheus.recognises_answer, prometheus.read_answer),
-    Log(prometheus.TEXT, prometheus.recognises_text, prometheus.read_text),
-    Log(dcgm.NAME, dcgm.recognises, dcgm.read),
-    Log(nvidia_smi.NAME, nvidia_smi.recognises, nvidia_smi.read),
+    Log("Zeus (CSV of windows)", r"start_time *, *window_name *, *elapsed_time *(,|$)", zeus.read_windows),
+    Log("Zeus (JSON of power limits)", r'(?s)\{(?=.*"measurements").*"power_limit"', zeus.read_profile),
+    Log("Prometheus (JSON of query_range)", r'(?s)\{.*"resultType"', prometheus.read_answer),
+    Log("dcgm-exporter (text of metrics)", r"(?ms)(?=#|DCGM_).{,100000}?^DCGM_\w+\{", prometheus.read_text),
+    Log("dcgmi dmon", tables.ENTITY, tables.read_dmon),
+    Log("nvidia-smi", rf"(?m)(.{{,10000}},)? *(power\.draw|({tables.VALUE})[ \r]*(,|$))", tables.read_smi),
 )
 
 
 def log_of(text: str) -> Log | None:
     """Kind of log that a text is, if any."""
-    return next((log for log in LOGS if log.recognises(text)), None)
+    begin = text.lstrip()
+    return next((log for log in LOGS if re.match(log.begins, begin)), None)
 
 
 def read_log(path: str | Path, time_zone: tzinfo | None = None) -> Samples:

@@ -13,16 +13,16 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from fnmatch import fnmatchcase
+from functools import partial
 
 import numpy as np
 
 from wattsched.perfmodels.logs.samples import MOST, Samples, Texts, reading, seconds_of
 from wattsched.reading.clocks import TWICE, fitting
-from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, listed, number_in
+from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, Row, echo, listed, number_in
 from wattsched.topology.arrays import BoolArray, FloatArray, largest_by, least_by
 
 BUSY = 0.05
@@ -39,10 +39,8 @@ SAME_CLOCK, LOCKED = 0.01, 0.9
 ABOVE_LIMIT, COVERED = 1.1, 0.5
 """Pointed at are mean watts above so many times the limit, and GPUs of less than this part of the time."""
 
-_MODEL = re.compile(r"[a-z]+\d+[a-z]*", re.IGNORECASE)
+_MODEL = re.compile(r"(?<![a-z])[a-z]+\d+[a-z]*", re.IGNORECASE)
 """Model of a GPU in its name, such as ``A100`` in ``NVIDIA A100-SXM4-80GB``."""
-
-Row = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -90,21 +88,21 @@ class LoggedRun:
 
 @dataclass(frozen=True)
 class LoggedJobs:
-    """Rows of a table completed from logs (line and cells), the run of each, and notes on excluded jobs."""
+    """Rows of a table completed from logs, the run of each, and notes on excluded jobs."""
 
-    rows: list[tuple[int, Row]]
+    rows: list[Row]
     runs: tuple[LoggedRun, ...]
     notes: tuple[str, ...]
 
 
 def completed(
-    rows: Sequence[tuple[int, Row]],
+    rows: Sequence[Row],
     samples: Samples,
     table: str,
     time_zone: tzinfo | None = None,
     gpu_type: str = "",
 ) -> LoggedJobs:
-    """Complete the rows of a table of jobs, each with its line, from the samples of all logs.
+    """Complete the rows of a table of jobs from the samples of all logs.
 
     ``job`` names the samples of a row, which ``start``, ``end`` and ``power_limit_w`` narrow; `time_zone` is
     that of times without one, `gpu_type` what the GPUs should be. Each job and power limit gets a row, with
@@ -113,72 +111,59 @@ def completed(
     ``step_time_s``. It is a ValueError if the table lacks ``job``, no job is in a log, or a row and its
     samples do not go together.
     """
-    if rows and "job" not in rows[0][1]:
+    if rows and "job" not in rows[0].cells:
         raise ValueError(f"{table} lacks the column 'job', which names the jobs of the logs")
     used = np.zeros(len(samples), dtype=bool)
     missing: list[str] = []
     idle: list[str] = []
-    with_runs: list[tuple[int, Row, LoggedRun]] = []
-    for line, row in rows:
-        place = f"{table}, line {line}"
-        chosen = _chosen(row, samples, place, time_zone)
-        runs = _runs(row, samples.take(chosen), ~used[chosen], place)
+    with_runs: list[tuple[Row, LoggedRun]] = []
+    for row in rows:
+        chosen = _chosen(row, samples, time_zone)
+        runs = _runs(row, samples.take(chosen), ~used[chosen])
         used |= chosen
         if not runs:
-            (idle if chosen.any() else missing).append(row["job"])
-        if len(runs) > 1 and not row.get("steps"):
+            (idle if chosen.any() else missing).append(row.cells["job"])
+        if len(runs) > 1 and not row.cells.get("steps"):
             limits = listed((f"{run.power_limit_w:g}" for run in runs), quote="", most=MOST_NAMED)
-            several = f"{echo(row['job'])} ran at the power limits {limits} W"
+            several = f"{echo(row.cells['job'])} ran at the power limits {limits} W"
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
-            raise ValueError(f"{place}: {several}; give each {each}")
-        with_runs += [(line, row, run) for run in runs]
-    notes = _notes(missing, idle, samples.take(~used), table)
-    notes += _assumptions(samples.take(used), [run for _, _, run in with_runs])
-    notes += (*_contradictions(with_runs), *_models(samples.take(used), gpu_type))
+            raise ValueError(f"{row.place}: {several}; give each {each}")
+        with_runs += [(row, run) for run in runs]
+    doubts = _doubts(samples.take(used), with_runs)
+    notes = tuple(dict.fromkeys([*_notes(missing, idle, samples.take(~used), table), *doubts]))
+    notes += _models(samples.take(used), gpu_type)
     if not with_runs:
         reason = f"{table}: no job is in the logs, which have {listed(_names(samples))}"
         raise ValueError("; ".join([reason, *notes]))
-    settings = _settings([row for _, row, _ in with_runs], [run for _, _, run in with_runs])
-    completed_rows = [
-        (line, _filled(row, run, setting, f"{table}, line {line}"))
-        for (line, row, run), setting in zip(with_runs, settings, strict=True)
-    ]
-    return LoggedJobs(completed_rows, tuple(run for _, _, run in with_runs), notes)
+    found = zip(with_runs, _settings(with_runs), strict=True)
+    completed_rows = [_filled(row, run, setting) for (row, run), setting in found]
+    return LoggedJobs(completed_rows, tuple(run for _, run in with_runs), notes)
 
 
-def _assumptions(used: Samples, runs: Sequence[LoggedRun]) -> tuple[str, ...]:
-    """Return notes on what is assumed of the samples, and on runs whose watts cannot be right."""
-    notes = []
+def _doubts(used: Samples, with_runs: Sequence[tuple[Row, LoggedRun]]) -> Iterator[str]:
+    """Yield what is assumed of samples and runs, and where watts or numbers of GPUs cannot be right."""
     if names := np.unique(used.job[used.jobs > 1]).tolist():
         told = "the watts of a GPU that several jobs use at a time are divided evenly among them"
-        notes.append(f"assumed: {told}, as for {listed(names)}")
-    for run in runs:
-        of = f"of {run.samples:,} samples of {echo(run.job)}"
+        yield f"assumed: {told}, as for {listed(names)}"
+    for _, run in with_runs:
+        job, of = echo(run.job), f"of {run.samples:,} samples of {echo(run.job)}"
         if run.without_watts:
-            notes.append(f"assumed: {run.without_watts:,} {of} have unknown watts: the mean of the others")
+            yield f"assumed: {run.without_watts:,} {of} have unknown watts: the mean of the others"
         if run.covered:
             gpus, part = listed(run.covered, most=MOST_NAMED), np.mean([*run.covered.values()])
-            told = f"of GPU {gpus} of {echo(run.job)} only {100 * part:.2g} % of the time is in the log"
-            notes.append(f"assumed: {told}; they stand for all of it")
+            told = f"of GPU {gpus} of {job} only {100 * part:.2g} % of the time is in the log"
+            yield f"assumed: {told}; they stand for all of it"
         if run.repeated:
-            notes.append(f"{run.repeated:,} {of} are in an earlier row, too; their GPU hours count once")
+            yield f"{run.repeated:,} {of} are in an earlier row, too; their GPU hours count once"
         if run.power_w > ABOVE_LIMIT * run.power_limit_w:
             above = f"{run.power_w:.0f} W on average at a power limit of {run.power_limit_w:g} W"
-            notes.append(f"doubtful: {echo(run.job)} draws {above}")
-    return tuple(dict.fromkeys(notes))
-
-
-def _contradictions(with_runs: Sequence[tuple[int, Row, LoggedRun]]) -> tuple[str, ...]:
-    """Return notes on numbers of GPUs: on those of a table that are not those of its logs, and on guesses."""
-    notes = []
-    for _, row, run in with_runs:
-        job = echo(row["job"])
-        if row.get("gpus") and (stated := number_in(row["gpus"])) != run.gpus:
-            told = f"the table says that {job} has {stated:g} GPUs, its log shows {run.gpus:,} busy at once"
-            notes.append(f"doubtful: {told}")
-        elif not row.get("gpus") and run.gpus > 1 and math.isnan(run.gpu_s) and run.named:
-            notes.append(f"assumed: {job} had its {run.gpus:,} GPUs at once: its log tells no times")
-    return tuple(dict.fromkeys(notes))
+            yield f"doubtful: {job} draws {above}"
+    for row, run in with_runs:
+        if row.cells.get("gpus") and (stated := number_in(row.cells["gpus"])) != run.gpus:
+            told = f"{echo(run.job)} has {stated:g} GPUs, its log shows {run.gpus:,} busy at once"
+            yield f"doubtful: the table says that {told}"
+        elif not row.cells.get("gpus") and run.gpus > 1 and math.isnan(run.gpu_s) and run.named:
+            yield f"assumed: {echo(run.job)} had its {run.gpus:,} GPUs at once: its log tells no times"
 
 
 def _models(used: Samples, gpu_type: str) -> tuple[str, ...]:
@@ -191,16 +176,14 @@ def _models(used: Samples, gpu_type: str) -> tuple[str, ...]:
     return tuple(f"doubtful: the logs are of {echo(name)}, and not of {echo(gpu_type)}" for name in wrong)
 
 
-def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> tuple[str, ...]:
-    """Return notes on jobs without samples, jobs that were idle, and samples of no job in the table."""
-    notes = []
+def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> Iterator[str]:
+    """Yield notes on jobs without samples, jobs that were idle, and samples of no job in the table."""
     if missing:
-        notes.append(f"left out: {listed(dict.fromkeys(missing))}, of which no log has a sample")
+        yield f"left out: {listed(dict.fromkeys(missing))}, of which no log has a sample"
     if idle:
-        notes.append(f"left out: {listed(dict.fromkeys(idle))}, with fewer than {LEAST} samples of busy GPUs")
+        yield f"left out: {listed(dict.fromkeys(idle))}, with fewer than {LEAST} samples of busy GPUs"
     if names := [name for name in np.unique(unused.job).tolist() if name]:
-        notes.append(f"not used: {listed(names)} of the logs, which {table} does not name")
-    return tuple(notes)
+        yield f"not used: {listed(names)} of the logs, which {table} does not name"
 
 
 def _names(samples: Samples) -> list[str]:
@@ -208,40 +191,40 @@ def _names(samples: Samples) -> list[str]:
     return [str(name) for name in np.unique(np.where(samples.job == "", samples.log, samples.job))]
 
 
-def _chosen(row: Row, samples: Samples, place: str, time_zone: tzinfo | None) -> BoolArray:
+def _chosen(row: Row, samples: Samples, time_zone: tzinfo | None) -> BoolArray:
     """Return the mask of samples of a row: by job or pod, else by log; within its times and power limit."""
-    chosen = _match(samples.job, row["job"])
+    chosen = _match(samples.job, job := row.cells["job"])
     namespaces = np.unique(samples.job[chosen]).tolist()
-    if len(namespaces) > 1 and "*" not in row["job"]:
-        several = f"{echo(row['job'])} is the name of several pods or jobs ({listed(namespaces)}); name one"
-        raise ValueError(f"{place}, column 'job': {several}")
+    if len(namespaces) > 1 and "*" not in job:
+        several = f"{echo(job)} is the name of several pods or jobs ({listed(namespaces)}); name one"
+        raise row.fault("job", several)
     if not chosen.any():
-        chosen = _match(samples.log, row["job"])
+        chosen = _match(samples.log, job)
         jobs = [name for name in np.unique(samples.job[chosen]).tolist() if name]
         if len(jobs) > 1:
-            several = f"the log {echo(row['job'])} has several jobs or windows ({listed(jobs)})"
-            raise ValueError(f"{place}, column 'job': {several}; name one")
+            several = f"the log {echo(job)} has several jobs or windows ({listed(jobs)})"
+            raise row.fault("job", f"{several}; name one")
         if jobs:
             chosen &= samples.job == jobs[0]
     ends_s = samples.time_s + np.nan_to_num(samples.duration_s)
-    cells = {name: cell for name in ("start", "end") if (cell := row.get(name, ""))}
-    read = [seconds_of(cell, f"{place}, column '{name}'", time_zone) for name, cell in cells.items()]
+    cells = {name: cell for name in ("start", "end") if (cell := row.cells.get(name, ""))}
+    read = [row.read(name, partial(seconds_of, time_zone=time_zone)) for name in cells]
     moments_s, ambiguous = fitting([readings for readings, _ in read])
     if ambiguous:
-        warnings.warn(f"{place}: {TWICE}", NoticeWarning, stacklevel=4)
+        warnings.warn(f"{row.place}: {TWICE}", NoticeWarning, stacklevel=4)
     for (column, cell), (_, zoned), moment_s in zip(cells.items(), read, moments_s, strict=True):
         if np.isnan(samples.time_s[chosen]).any():
-            raise ValueError(f"{place}, column '{column}': the log of {echo(row['job'])} tells no times")
+            raise row.fault(column, f"the log of {echo(job)} tells no times")
         if ((samples.local_line[chosen] == 0) != zoned).any():
             clocks = ("has a time zone", "have none") if zoned else ("has no time zone", "have one")
-            told = f"{echo(cell)} {clocks[0]}, times of the log of {echo(row['job'])} {clocks[1]}"
-            raise ValueError(f"{place}, column '{column}': {told}; give it as `time_zone`")
+            told = f"{echo(cell)} {clocks[0]}, times of the log of {echo(job)} {clocks[1]}"
+            raise row.fault(column, f"{told}; give it as `time_zone`")
         chosen &= samples.time_s >= moment_s if column == "start" else ends_s <= moment_s
         # A sample at the end is the next job's, unless there is no other.
         if column == "end" and (before := chosen & (samples.time_s < moment_s)).any():
             chosen = before
-    if cell := row.get("power_limit_w", ""):
-        limit_w = reading(cell, f"{place}, column 'power_limit_w'", MOST["power_limit_w"])
+    if row.cells.get("power_limit_w"):
+        limit_w = row.read("power_limit_w", partial(reading, most=MOST["power_limit_w"]))
         chosen &= np.isnan(samples.power_limit_w) | (samples.power_limit_w == np.round(limit_w))
     return chosen
 
@@ -251,28 +234,23 @@ def _match(names: Texts, pattern: str) -> BoolArray:
 
     That is their namespace or cluster; ``*`` is a wildcard.
     """
-
-    def matches(name: str) -> bool:
-        parts = name.split("/")
-        ends = ["/".join(parts[k:]) for k in range(len(parts))]
-        return any(fnmatchcase(one, pattern) if "*" in pattern else one == pattern for one in ends)
-
-    matched = {name: bool(name) and matches(name) for name in {*names.tolist()}}
+    wanted = re.compile(f"(?s:.*/)?{'(?s:.*)'.join(map(re.escape, pattern.split('*')))}")
+    matched = {name: bool(name and wanted.fullmatch(name)) for name in {*names.tolist()}}
     return np.fromiter((matched[name] for name in names.tolist()), dtype=bool, count=len(names))
 
 
-def _runs(row: Row, samples: Samples, fresh: BoolArray, place: str) -> list[LoggedRun]:
+def _runs(row: Row, samples: Samples, fresh: BoolArray) -> list[LoggedRun]:
     """Summarise a job at each of its power limits where it was busy for long enough.
 
     `fresh` is the mask of samples that are in no earlier row of the table.
     """
     limits = np.unique(samples.power_limit_w)
     masks = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
-    runs = [_summarise_run(row, samples.take(mask), fresh[mask], place) for mask in masks]
+    runs = [_summarise_run(row, samples.take(mask), fresh[mask]) for mask in masks]
     return [run for run in runs if run.samples >= (LEAST if math.isnan(run.window_s) else 1)]
 
 
-def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> LoggedRun:
+def _summarise_run(row: Row, samples: Samples, fresh: BoolArray) -> LoggedRun:
     """Average the samples of a run while it was busy; its power is per GPU, `gpu_s` of `fresh` ones alone."""
     read, counted_s = samples, _counted_s(samples)
     counts = counted_s > 0
@@ -290,20 +268,20 @@ def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> 
     read_s = {name: _held_s(read.time_s[read.gpu == name]).sum() for name in names}
     least_s = COVERED * max(read_s.values(), default=0.0) * alike
     power_w, unknown = _mean(samples.power_w, weights(samples.power_w)), np.isnan(samples.power_w)
-    if len(samples) >= LEAST and unknown.all() and not row.get("power_w"):
-        raise ValueError(f"{place}: no sample tells the watts of {echo(row['job'])}; give power_w")
+    if len(samples) >= LEAST and unknown.all() and not row.cells.get("power_w"):
+        raise ValueError(f"{row.place}: no sample tells the watts of {echo(row.cells['job'])}; give power_w")
     timeless = np.isnan(samples.time_s) & np.isnan(samples.duration_s)
-    cell = row.get("gpus", "")
+    cell = row.cells.get("gpus", "")
     if (samples.gpu == "").any():
         if not cell:
-            raise ValueError(f"{place}: the log has the energy of all GPUs together; give gpus")
-        gpus = max(int(reading(cell, f"{place}, column 'gpus'", 1e6)), 1)
+            raise ValueError(f"{row.place}: the log has the energy of all GPUs together; give gpus")
+        gpus = max(int(row.read("gpus", partial(reading, most=1e6))), 1)
         power_w /= gpus
     median_mhz = _median(samples.frequency_mhz, clocked := weights(samples.frequency_mhz))
     near = np.abs(samples.frequency_mhz - median_mhz) <= SAME_CLOCK * median_mhz
     near_part = _mean(np.where(np.isnan(samples.frequency_mhz), np.nan, near), clocked)
     return LoggedRun(
-        job=row["job"],
+        job=row.cells["job"],
         gpus=gpus,
         power_w=power_w,
         utilisation=_mean(samples.utilisation, weights(samples.utilisation)),
@@ -390,9 +368,10 @@ def _held_s(time_s: FloatArray) -> FloatArray:
     return np.asarray((np.append(held_s, held_s[-1]) / times)[place])
 
 
-def _settings(rows: Sequence[Row], runs: Sequence[LoggedRun]) -> list[Row]:
+def _settings(with_runs: Sequence[tuple[Row, LoggedRun]]) -> list[dict[str, str]]:
     """Return the varied setting of each run as a cell: its power limit, or its locked clock."""
-    given = {name for row in rows for name in ("frequency_mhz", "power_limit_w") if row.get(name)}
+    runs, names = [run for _, run in with_runs], ("frequency_mhz", "power_limit_w")
+    given = {name for row, _ in with_runs for name in names if row.cells.get(name)}
     limits, clocks = [run.power_limit_w for run in runs], _merged([run.frequency_mhz for run in runs])
     if "frequency_mhz" not in given and ("power_limit_w" in given or _vary(limits)):
         return [{"power_limit_w": _cell(limit)} for limit in limits]
@@ -420,14 +399,15 @@ def _merged(clocks: Iterable[float]) -> list[float]:
     return [names.get(clock, math.nan) for clock in clocks]
 
 
-def _filled(row: Row, run: LoggedRun, setting: Row, place: str) -> Row:
+def _filled(row: Row, run: LoggedRun, setting: dict[str, str]) -> Row:
     """Fill the empty cells of a row from its run."""
     cells = {"gpus": str(run.gpus), "power_w": f"{run.power_w:.9g}", **setting}
-    if steps := row.get("steps"):
+    if steps := row.cells.get("steps"):
         if math.isnan(run.window_s):
             reason = "are of windows, which only Zeus has; give step_time_s or throughput"
-            raise ValueError(f"{place}, column 'steps': {reason}")
-        if not (count := reading(steps, f"{place}, column 'steps'", 1e12)) >= 1:
-            raise ValueError(f"{place}, column 'steps': {echo(steps, quote='')} must be at least 1")
+            raise row.fault("steps", reason)
+        if not (count := row.read("steps", partial(reading, most=1e12))) >= 1:
+            raise row.fault("steps", f"{echo(steps, quote='')} must be at least 1")
         cells["step_time_s"] = f"{run.window_s / count:.9g}"
-    return {**row, **{name: cell for name, cell in cells.items() if not row.get(name)}}
+    filled = {name: cell for name, cell in cells.items() if not row.cells.get(name)}
+    return Row({**row.cells, **filled}, row.place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -172,17 +173,16 @@ def stem_of(path: str | Path) -> str:
 
 def lines_of(text: str) -> Iterator[str]:
     """Lines of a text, one at a time: a list of all would take several times as much memory as the text."""
-    begin = 0
-    while begin < len(text):
-        end = text.find("\n", begin)
-        end = len(text) if end < 0 else end
-        yield text[begin:end].removesuffix("\r")
-        begin = end + 1
+    return (found[0].removesuffix("\r") for found in re.finditer("(?m)^.*$", text))
 
 
 def cells_of(line: str) -> list[str]:
     """Cells of a line, which commas separate, without blanks around them."""
     return [cell.strip() for cell in line.split(",")]
+
+
+Line = tuple[list[str], int, list[str]]
+"""Names of the columns of a log, the number of a line, and its cells; the names themselves in a header."""
 
 
 class OddLines:
@@ -205,58 +205,52 @@ class OddLines:
             warnings.warn(f"{self._name}: {told}", NoticeWarning, stacklevel=2)
 
 
-def csv_rows(text: str, name: str, *, commas: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Lines and cells of a CSV log, its header first, without a line in which its writer was ended.
+def table_lines(
+    text: str, name: str, is_header: Callable[[list[str]], bool], free: int | None = None
+) -> Iterator[Line]:
+    """Lines of a CSV log, its first a header, without a line in which its writer was ended.
 
-    Rows have as many cells as the header, or they are odd ones; with `commas` they may have more.
+    Rows have as many cells as their header, or they are odd ones; commas in the cell `free` are its own.
     """
-    header, odd = list[str](), OddLines(name)
+    names, odd = list[str](), OddLines(name)
     for line, row in enumerate(lines_of(text), start=1):
         cells = cells_of(row)
-        if not any(cells) or cells == header:
+        if not any(cells):
             continue
-        header = header or cells
-        if len(cells) < len(header) or (len(cells) > len(header) and not commas):
-            if not text.endswith("\n") and line > text.count("\n"):
-                break
-            odd.leave_out(line, f"{len(cells)} cells, the header has {len(header)} columns")
-            continue
-        yield line, cells
+        names = cells if not names or is_header(cells) else names
+        if free is not None and (more := len(cells) - len(names)) > 0:
+            cells[free : free + more + 1] = [",".join(cells[free : free + more + 1])]
+        if len(cells) == len(names):
+            yield names, line, cells
+        elif text.endswith("\n") or line <= text.count("\n"):
+            odd.leave_out(line, f"{len(cells)} cells, the header has {len(names)} columns")
     odd.tell()
 
 
-def reading(
-    text: str, place: str, most: float, unit: str = "", read: Callable[[str], float] | None = None
-) -> float:
+def reading(text: str, most: float, unit: str = "", read: Callable[[str], float] | None = None) -> float:
     """Number of a cell, with or without its unit, 0 to `most`; nan where it says that there is none.
 
-    Of watts, `read` converts what is in another unit. Anything else is a ValueError that names the place.
+    Of watts, `read` converts what is in another unit. Anything else is a ValueError.
     """
     told = text.strip()
     if told.lower() in BLANK or (told.startswith("[") and told.endswith("]")):
         return math.nan
     value, _, found = told.partition(" ")
     if read is None and found.strip() not in ("", unit):
-        raise ValueError(f"{place}: {echo(told)} is not in {unit}")
-    try:
-        number = number_in(value) if read is None else read(told)
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+        raise ValueError(f"{echo(told)} is not in {unit}")
+    number = number_in(value) if read is None else read(told)
     if not 0 <= number <= most:
-        raise ValueError(f"{place}: {echo(told, quote='')} must be between 0 and {most:,.0f}")
+        raise ValueError(f"{echo(told, quote='')} must be between 0 and {most:,.0f}")
     return number
 
 
-def seconds_of(text: str, place: str, time_zone: tzinfo | None = None) -> tuple[list[float], bool]:
+def seconds_of(text: str, time_zone: tzinfo | None = None) -> tuple[list[float], bool]:
     """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; if its zone is known.
 
     A date without a zone is of `time_zone`, which may show it twice, or else read as in UTC. Anything else is
-    a ValueError that names the place.
+    a ValueError.
     """
-    try:
-        found_s, form = moment_s(text)
-        if form == LOCAL and time_zone is not None:
-            return moments_s(found_s, time_zone), True
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+    found_s, form = moment_s(text)
+    if form == LOCAL and time_zone is not None:
+        return moments_s(found_s, time_zone), True
     return [found_s], form != LOCAL

@@ -11,48 +11,37 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 
-from wattsched.perfmodels.logs.samples import MOST, Sample, cells_of, csv_rows, reading
-from wattsched.reading.inputs import echo, json_in, listed
+from wattsched.perfmodels.logs.samples import MOST, Sample, reading, table_lines
+from wattsched.reading.inputs import Row, json_in, listed
 
-WINDOWS = "Zeus (CSV of windows)"
-PROFILE = "Zeus (JSON of power limits)"
 HEADER = ("start_time", "window_name", "elapsed_time")
 ENERGY = re.compile(r"gpu(\d+)_energy")
 OPTIMISER = re.compile(r"(__\w*PowerLimitOptimizer)_(\d+)")
 MOST_S, MOST_J = 1e10, 1e12
 
 
-def recognises_windows(text: str) -> bool:
-    """True if a text begins with the header of such a log."""
-    return tuple(cells_of(text.lstrip().partition("\n")[0])[: len(HEADER)]) == HEADER
-
-
 def read_windows(text: str, name: str) -> Iterator[Sample]:
     """Samples of windows: of each, its mean watts on each GPU."""
-    rows = csv_rows(text, name, commas=True)  # in names of windows, which Zeus writes as they are
-    first, header = next(rows)
-    gpus = [found[1] for cell in header[3:] if (found := ENERGY.fullmatch(cell))]
-    if not gpus or len(gpus) + len(HEADER) != len(header):
-        told = f"no columns of energies such as gpu0_energy, found {listed(header)}"
-        raise ValueError(f"{name}, line {first}: {told}")
-    for line, cells in rows:
-        start, window, elapsed = cells[0], ",".join(cells[1 : -1 - len(gpus)]), cells[-1 - len(gpus)]
-        place = f"{name}, line {line}, column"
-        start_s = reading(start, f"{place} 'start_time'", MOST_S)
-        elapsed_s = reading(elapsed, f"{place} 'elapsed_time'", MOST_S)
+    # Zeus writes the names of windows as they are.
+    for names, line, cells in table_lines(text, name, lambda cells: tuple(cells[:3]) == HEADER, free=1):
+        row = Row(dict(zip(names, cells, strict=True)), f"{name}, line {line}")
+        if cells is names:
+            gpus = [found[1] for cell in names[3:] if (found := ENERGY.fullmatch(cell))]
+            if not gpus or len(gpus) + len(HEADER) != len(names):
+                told = f"no columns of energies such as gpu0_energy, found {listed(names)}"
+                raise ValueError(f"{row.place}: {told}")
+            continue
+        start_s, elapsed_s = (row.read(one, partial(reading, most=MOST_S)) for one in HEADER[::2])
         if not elapsed_s > 0:
-            raise ValueError(f"{place} 'elapsed_time': {echo(elapsed, quote='')} must be above 0")
-        optimiser = OPTIMISER.fullmatch(window)
+            raise row.fault("elapsed_time", f"{row.cells['elapsed_time']} must be above 0")
+        optimiser = OPTIMISER.fullmatch(window := row.cells["window_name"])
         job, limit_w = (optimiser[1], float(optimiser[2])) if optimiser else (window, math.nan)
-        for gpu, cell in zip(gpus, cells[-len(gpus) :], strict=True):
-            power_w = reading(cell, f"{place} 'gpu{gpu}_energy'", MOST_J) / elapsed_s
+        for gpu in gpus:
+            energy_j = row.read(f"gpu{gpu}_energy", partial(reading, most=MOST_J))
+            power_w = energy_j / elapsed_s
             yield Sample(job, gpu, start_s, elapsed_s, power_w, power_limit_w=limit_w)
-
-
-def recognises_profile(text: str) -> bool:
-    """True if a text is a profile of power limits."""
-    return text.lstrip().startswith("{") and '"measurements"' in text and '"power_limit"' in text
 
 
 def read_profile(text: str, name: str) -> Iterator[Sample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 
 import pytest
@@ -125,3 +126,10 @@ def test_slices_of_several_types_have_the_same_share_as_those_of_one(kinds: dict
 def test_gpus_of_different_boards_stay_what_they_are() -> None:
     for kinds in ({"a100": 2, "h100": 1}, {"a100_1g.5gb": 2, "h100_1g.10gb": 1}, {}):
         assert as_one_type(kinds) == kinds
+
+
+def test_the_model_in_a_long_label_is_found_soon() -> None:
+    begin_s = time.process_time()
+    assert [part_named("x" * length).model for length in (20, 30_000)] == ["", ""]
+    assert part_named("-".join(["x" * 30_000, "a100", "SXM4"])).model == "a100"
+    assert time.process_time() - begin_s < 1.0

@@ -99,3 +99,8 @@ def test_lists_that_name_their_kind_once_are_read() -> None:
     assert [item["kind"] for one in lists for item in items_of(one)] == ["Node", "Pod", "Workload"]
     other = {**lists[2], "apiVersion": "scheduling.k8s.io/v1alpha1"}
     assert items_of(other) == [], "these workloads are none of Kueue"
+
+
+@pytest.mark.parametrize("kind", [["Node"], {"Node": 1}, None, 7])
+def test_what_is_of_no_kind_that_is_read_is_not_looked_at(kind: Any) -> None:
+    assert items_of({"items": [{**node("n1", "A100"), "kind": kind}]}) == []

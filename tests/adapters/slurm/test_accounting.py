@@ -139,6 +139,46 @@ def test_a_header_in_the_middle_is_that_of_the_file_that_was_appended(
     assert read_accounting(table_of(jobs) + appended, ZONE) == ended([*jobs, *more])
 
 
+def padded(table: str, widths: dict[str, int]) -> str:
+    """A table as ``sacct`` prints it: texts are cut to their columns, numbers push the rest of a line on."""
+    header, *rows = (line.split("|") for line in table.splitlines())
+    wide = [widths.get(name, 20) for name in header]
+
+    def line(cells: list[str]) -> str:
+        cut = [
+            cell if cell.isdecimal() or len(cell) <= n else f"{cell[: n - 1]}+"
+            for cell, n in zip(cells, wide, strict=True)
+        ]
+        return "".join(f"{cell:>{n}} " for cell, n in zip(cut, wide, strict=True))
+
+    names = "".join(f"{name[:n]:>{n}} " for name, n in zip(header, wide, strict=True))
+    return "\n".join([names, "".join("-" * n + " " for n in wide), *map(line, rows), ""])
+
+
+@given(
+    JOBS,
+    JOBS,
+    st.dictionaries(st.sampled_from(FIELDS), st.integers(17, 40)),
+    st.sampled_from([None, *FIELDS]),
+)
+def test_a_padded_table_says_the_same_or_is_refused(
+    jobs: list[Accounted], more: list[Accounted], widths: dict[str, int], narrow: str | None
+) -> None:
+    widths |= {"AllocTRES": 60, "ReqTRES": 60}
+    texts = [padded(table_of(some), widths) for some in (jobs, more)]
+    if narrow is None:
+        assert kind_of(texts[0]) == "accounting"
+        assert read_accounting("".join(texts), ZONE) == ended([*jobs, *more])
+        return
+    found, faults = list[Accounted](), list[str]()
+    try:
+        found = read_accounting(padded(table_of(jobs), {**widths, narrow: len(narrow)}), ZONE)
+    except InputError as error:
+        faults = error.faults
+    assert found == ([] if faults else ended(jobs))
+    assert all(re.match(r"line \d+: .*; sacct --parsable2 prints all of it", fault) for fault in faults)
+
+
 @given(st.sets(st.tuples(st.integers(0, 4), st.sampled_from(["Submit", "Start", "Elapsed", "NodeList"]))))
 def test_every_bad_cell_is_told(bad: set[tuple[int, str]]) -> None:
     good = Accounted("1", "ann", "", "COMPLETED", 1e9, 2e9, 9.0, 1, frozenset(), None, ("a1",))

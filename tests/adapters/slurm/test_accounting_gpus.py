@@ -149,3 +149,25 @@ def test_slices_of_several_types_count_by_their_shares(tres: str, gpu_h: float) 
     found = recorded(Said([text]))
     assert found.gpu_h["completed"] == pytest.approx(gpu_h)
     assert any(one.treatment == "converted" for one in found.table()) == ("g.10gb" in tres)
+
+
+@pytest.mark.parametrize(
+    ("tres", "kept"),
+    [
+        ("gres/gpu:a100_1g.10gb=1,gres/gpu:h100_1g.10gb=1", False),
+        ("gres/gpu:a100_1g.10gb=1,gres/gpu:h100=1,gres/gpu=2", False),
+        ("gres/gpu:a100_1g.10gb=2,gres/gpu=5", False),
+        ("gres/gpu:a100=2,gres/gpu=5", True),
+        ("gres/gpu:a100_1g.10gb=2,gres/gpu=2", True),
+    ],
+)
+@pytest.mark.parametrize("nodes", [[], [MIXED]])
+def test_slices_beside_what_they_do_not_count_for_are_left_out(
+    tres: str, kept: bool, nodes: list[str]
+) -> None:
+    rows = [f"7|COMPLETED|100|200|02:00:00|{tres}|m1", "8|COMPLETED|100|200|02:00:00|gres/gpu:h100=1|h1"]
+    text = "\n".join(["JobID|State|Submit|Start|Elapsed|AllocTRES|NodeList", *rows, ""])
+    found = recorded(Said([text], nodes))
+    assert [job.name for job in found.jobs] == ["7"] * kept + ["8"]
+    told = "on slices beside GPUs of another board or no type (gres/gpu:TYPE in AccountingStorageTRES tells"
+    assert [why.startswith(told) for why in found.left_out] == [True] * (not kept)

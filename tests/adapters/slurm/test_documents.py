@@ -364,3 +364,10 @@ def test_nodes_of_all_commands_are_told_from_jobs() -> None:
         assert kind_of(printed_by("26.05.5", by_sinfo)["nodes"]) == NODES
     with pytest.raises(ValueError, match="has neither 'jobs' of sacct --json nor nodes of"):
         kind_of(printed_by("26.05.5")["jobs"])
+
+
+def test_a_number_that_no_job_has_is_refused_with_its_place() -> None:
+    document = accounted("24.05.4")
+    document["jobs"][1] |= {"array": {"job_id": 10**300, "task_id": 1}, "steps": [{"step": {"id": "0"}}]}
+    with pytest.raises(InputError, match=r"jobs\[1\]\.job_id: '1000.* has more than 200 characters"):
+        read_accounting(json.dumps(document))

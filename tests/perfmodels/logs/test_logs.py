@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.perfmodels.logs.logged_files import FORMS, at_once, logged, repeated, table, written
+from tests.perfmodels.logs.logged_files import FORMS, ROWS, at_once, logged, repeated, table, written
 from tests.perfmodels.logs.writers import (
     BEGIN_S,
     Job,
+    dmon,
     prometheus,
     readings,
     smi,
@@ -219,3 +221,25 @@ def test_a_value_counts_before_none_of_another_series(tmp_path):
         warnings.simplefilter("error")
         m, _ = logged(tmp_path, json.dumps(answer), "job,batch_size,step_time_s\n17,8,1\n17,16,1\n")
     assert m.power_w.tolist() == [300, 300]
+
+
+@given(order=st.permutations(range(7)), at=st.integers(1, 60), units=st.booleans())
+@settings(max_examples=examples(15))
+def test_a_header_in_the_middle_is_that_of_the_log_that_was_appended(tmp_path_factory, order, at, units):
+    reads = readings(Job("17", 2, 320.0))
+    lines = smi(reads[: 2 * at]).splitlines()
+    for row in smi(reads[2 * at :], units=units).splitlines():
+        cells = row.split(", ")
+        lines.append(", ".join(cells[k] for k in order))
+    m, found = logged(tmp_path_factory.mktemp("log"), "\n".join([*lines, ""]), ROWS.format("", ""))
+    assert (m.gpus.tolist(), m.power_w.tolist()) == ([2, 2], [320, 320])
+    assert (found.runs[0].read, found.runs[0].utilisation) == (len(reads), pytest.approx(0.97))
+
+
+@pytest.mark.parametrize("indent", ["", "   "])
+@pytest.mark.parametrize(("unit", "factor"), [("W ", 1.0), ("mW", 1000.0), ("  ", 1.0)])
+def test_a_unit_of_dcgm_is_that_of_the_column_above_it(tmp_path, indent, unit, factor):
+    reads = [replace(one, power_w=factor * one.power_w) for one in readings(Job("17", 1, 20.0))]
+    lines = dmon(reads).replace("ID        W ", f"ID        {unit}").splitlines(keepends=True)
+    m, _ = logged(tmp_path, "".join(indent + line for line in lines), ROWS.format("", ""))
+    assert m.power_w == pytest.approx([20.0, 20.0])
