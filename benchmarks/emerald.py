@@ -21,6 +21,7 @@ from benchmarks.emerald_events import (
     PAUSED,
     RAMP_S,
     RESTART_S,
+    SHORTEST_S,
     SLOT_S,
     SLOTS,
     Event,
@@ -72,13 +73,13 @@ def instance(event: Event) -> ShiftingInstance:
         "pools": {pool: {"gpus": gpus, "idle_power_w": IDLE_W}},
         "jobs": [fields(job) for job in event.jobs],
     }
-    return ShiftingInstance.model_validate(document).under(Signal.model_validate(signal), start)
+    return ShiftingInstance.model_validate(document).under(Signal.model_validate(signal), start, SHORTEST_S)
 
 
-def states_of(event: Event, decision: ShiftingDecision) -> IntArray:
+def states_of(event: Event, decision: ShiftingDecision, slots: int) -> IntArray:
     """State of each job in each slot of a decision."""
     runs = {schedule.job: schedule.runs for schedule in decision.jobs}
-    states = np.full((len(event.jobs), SLOTS), PAUSED)
+    states = np.full((len(event.jobs), slots), PAUSED)
     for row, job in zip(states, event.jobs, strict=True):
         for kept in runs.get(job.name, []):
             chosen = np.searchsorted(job.limit_w, kept.power_limit_w or 0.0)
@@ -89,18 +90,19 @@ def states_of(event: Event, decision: ShiftingDecision) -> IntArray:
 # -- what the sweep allows, and what others would do -----------------------------------------------------
 
 
-def slot_limits_w(event: Event) -> FloatArray:
+def slot_limits_w(event: Event, begin_s: FloatArray) -> FloatArray:
     """Least limit of each slot. The limit is straight or bent down within one: it is least at an end."""
-    share = event.share(SLOT_S * np.arange(SLOTS + 1))
+    share = event.share(begin_s)
     return event.baseline_w * np.minimum(share[:-1], share[1:])
 
 
-def allowed(event: Event, limits_w: FloatArray) -> tuple[float, float]:
+def allowed(event: Event, limits_w: FloatArray, begin_s: FloatArray) -> tuple[float, float]:
     """Best weighted performance of power limits mixed at will in a slot, and of one per job and slot.
 
     A linear program, and all combinations. What classes allow binds neither: no best choice is below it.
     """
     jobs, caps, slot = event.jobs, *np.unique(limits_w, return_inverse=True)
+    part = np.diff(begin_s) / HORIZON_S
     watts, rate = (np.concatenate([getattr(job, field)[:6] for job in jobs]) for field in ("watts", "rate"))
     each, least = np.kron(np.eye(len(jobs)), np.ones(6)), [job.flexibility for job in jobs]
     mixes = [
@@ -109,7 +111,7 @@ def allowed(event: Event, limits_w: FloatArray) -> tuple[float, float]:
     grid = np.indices((6,) * len(jobs)).reshape(len(jobs), -1)
     draw, done = values(jobs, "watts", grid).sum(axis=0), values(jobs, "rate", grid)
     best = [np.where(draw <= cap * (1 + 1e-9), event.weights @ done, 0.0).argmax() for cap in caps]
-    found = [(np.array(mixes)[slot] * rate @ each.T).mean(axis=0), done[:, np.array(best)[slot]].mean(axis=1)]
+    found = [part @ (np.array(mixes)[slot] * rate @ each.T), done[:, np.array(best)[slot]] @ part]
     assert all((performance >= least).all() for performance in found)
     return float(event.weights @ found[0]), float(event.weights @ found[1])
 
@@ -120,7 +122,7 @@ def first_fit(event: Event, limits_w: FloatArray, candidates: IntArray) -> IntAr
     return np.asarray(candidates[[np.argmax(watts <= cap * (1 + 1e-9)) for cap in limits_w]].T)
 
 
-def policies(event: Event, limits_w: FloatArray) -> dict[str, IntArray]:
+def policies(event: Event, limits_w: FloatArray, begin_s: FloatArray) -> dict[str, IntArray]:
     """States under the four policies of the demonstration, as its page describes them.
 
     Fair shares slow all jobs down by the same part of their flexibility. Otherwise jobs of the most flexible
@@ -134,7 +136,8 @@ def policies(event: Event, limits_w: FloatArray) -> dict[str, IntArray]:
     )
     within = np.flatnonzero(limits_w < event.baseline_w * (1 - 1e-9))
     staggered = first_fit(event, limits_w, fair)
-    for n, half in zip(order, np.array_split(within, 2), strict=False):
+    middle_s = begin_s[[within[0], within[-1] + 1]].mean()
+    for n, half in zip(order, np.split(within, [np.sum(begin_s[within] < middle_s)]), strict=False):
         staggered[:, half] = first_fit(
             event, limits_w[half], np.where(np.arange(len(jobs)) == n, PAUSED, fair)
         )
@@ -158,29 +161,30 @@ def policies(event: Event, limits_w: FloatArray) -> dict[str, IntArray]:
 # -- figures of a plan -----------------------------------------------------------------------------------
 
 
-def performances(event: Event, states: IntArray) -> FloatArray:
+def performances(event: Event, states: IntArray, begin_s: FloatArray) -> FloatArray:
     """Mean rate of each job over the horizon; a restart does no work for `RESTART_S`."""
     gpus = values(event.jobs, "gpus", states)
     restarts = np.diff(gpus, axis=1, prepend=gpus[:, :1]).astype(bool) & (gpus > 0)
-    return np.asarray((values(event.jobs, "rate", states) * (1 - restarts * RESTART_S / SLOT_S)).mean(axis=1))
+    able_s = np.diff(begin_s) - restarts * RESTART_S
+    return np.asarray((values(event.jobs, "rate", states) * able_s).sum(axis=1) / HORIZON_S)
 
 
-def below_class(event: Event, states: IntArray) -> int:
+def below_class(event: Event, performance: FloatArray) -> int:
     """Jobs whose performance is less than their class allows."""
-    return int((performances(event, states) < event.flexibility - 1e-9).sum())
+    return int((performance < event.flexibility - 1e-9).sum())
 
 
-def drawn(event: Event, states: IntArray) -> FloatArray:
+def drawn(event: Event, states: IntArray, begin_s: FloatArray) -> FloatArray:
     """Draw at each second, as a part of the baseline."""
-    return np.repeat(values(event.jobs, "watts", states).sum(axis=0) / event.baseline_w, SLOT_S)
+    draw = values(event.jobs, "watts", states).sum(axis=0) / event.baseline_w
+    return np.repeat(draw, np.rint(np.diff(begin_s)).astype(int))
 
 
 def beyond(event: Event, drawn: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Points of the baseline by which the draw is below the limit: seconds of full slots, and of ramps."""
-    share = event.share(np.arange(len(drawn)) + 0.5)
-    over, by_slot = 100 * (share - drawn), share.reshape(SLOTS, -1)
-    full = np.repeat(np.ptp(by_slot, axis=1) == 0, SLOT_S)
-    return over[full & (share < 1)], over[~full]
+    """Points of the baseline by which the draw is below the limit: seconds of constant limits, and ramps."""
+    share = event.share(np.arange(len(drawn) + 1))
+    over, full = 100 * (share[:-1] + share[1:] - 2 * drawn) / 2, np.diff(share) == 0
+    return over[full & (share[1:] < 1)], over[~full]
 
 
 def cells(over: FloatArray, digits: int = 2) -> str:
@@ -194,10 +198,12 @@ def figures_of(event: Event, asked: Asked) -> tuple[dict[str, str], list[list[st
     result, took_s = timed(lambda: solve(problem, gap=1e-4, time_limit=asked.limit))
     assert result.objective is not None
     plan, bound = (2 - seconds / HORIZON_S for seconds in (result.objective, result.bound or HORIZON_S))
-    states, limits_w = states_of(event, result.decision), slot_limits_w(event)
-    mixed, combined = allowed(event, limits_w)
-    assert abs(event.weights @ performances(event, states) - plan) < 1e-6
-    full, ramps = beyond(event, draw := drawn(event, states))
+    begin_s, states = problem.begin_s, states_of(event, result.decision, problem.slots)
+    limits_w = slot_limits_w(event, begin_s)
+    mixed, combined = allowed(event, limits_w, begin_s)
+    performance = performances(event, states, begin_s)
+    assert abs(event.weights @ performance - plan) < 1e-6
+    full, ramps = beyond(event, draw := drawn(event, states, begin_s))
     then, _ = beyond(event, np.repeat(event.measured_w / np.median(event.measured_w[:60]), 60))
     limit = event.share(np.arange(len(draw)) + 0.5)
     column = {
@@ -210,17 +216,18 @@ def figures_of(event: Event, asked: Asked) -> tuple[dict[str, str], list[list[st
         "best combination of caps in every slot": f"{combined:.4f}",
         "published": event.published,
         "seconds above the limit": f"{int((draw > limit * (1 + 1e-9)).sum())}",
-        "jobs below their class": f"{below_class(event, states)}",
+        "jobs below their class": f"{below_class(event, performance)}",
         "cut beyond the limit, mean / most, points": cells(full),
         "the same in the ramps": cells(ramps),
         "the same as measured in 2025": cells(then, 1),
         "seconds": f"{took_s:.0f}",
     }
     rows = []
-    for name, chosen in policies(event, limits_w).items():
-        share = float(event.weights @ performances(event, chosen))
-        figures = (f"{share:.4f}", f"{plan - share:+.4f}", cells(beyond(event, drawn(event, chosen))[0], 1))
-        rows.append([name, event.name, *figures, str(below_class(event, chosen))])
+    for name, chosen in policies(event, limits_w, begin_s).items():
+        performance = performances(event, chosen, begin_s)
+        share, cut = float(event.weights @ performance), beyond(event, drawn(event, chosen, begin_s))[0]
+        figures = (f"{share:.4f}", f"{plan - share:+.4f}", cells(cut, 1))
+        rows.append([name, event.name, *figures, str(below_class(event, performance))])
     return column, rows
 
 

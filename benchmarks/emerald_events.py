@@ -12,7 +12,9 @@ from benchmarks.harness import data
 from wattsched.topology.arrays import FloatArray, IntArray
 
 FOLDER = "emerald-2025"
-MINUTES, SLOTS, SLOT_S, RAMP_S, RESTART_S = 400, 80, 300, 900.0, 120.0
+MINUTES, SLOTS, SLOT_S, RAMP_S, RESTART_S = 400, 20, 1200.0, 900.0, 120.0
+SHORTEST_S = 30.0
+"""Seconds of the slots into which ramps are split."""
 HORIZON_S = 60.0 * MINUTES
 IDLE_W, GPUS_PER_NODE = 50.0, 8
 PAUSED, HALVED = 6, 7

@@ -22,7 +22,7 @@ from wattsched.cli.files import (
     write,
 )
 from wattsched.cli.outputs import Command, ParamType, json_option, output_option, plot_option
-from wattsched.cli.parameters import FileName, Limits, Listed, Whole, limit_options, refuse_given
+from wattsched.cli.parameters import FileName, Limits, Listed, Number, Whole, limit_options, refuse_given
 from wattsched.cli.solve import EXIT_CODES
 from wattsched.environment.extras import late
 from wattsched.instances.units import J_PER_KWH, S_PER_H
@@ -75,6 +75,12 @@ class Time(ParamType):
 )
 @click.option("--signal", type=FileName(), metavar="FILE", help="Offer the wishes of a signal, each alone.")
 @click.option("--start", type=Time(), default="00:00", metavar="TIME", help="When the horizon begins.")
+@click.option(
+    "--shortest-slot-s",
+    type=Number(above=0.0),
+    metavar="S",
+    help="Split slots where the signal changes, into none shorter than so many seconds.",
+)
 @click.option("--points", type=Whole(1, 100), default=6, help="Cuts of each duration.")
 @limit_options
 @output_option(*JSON_SUFFIXES, help="Write all figures and plans to a .json or .json.gz file.")
@@ -86,6 +92,7 @@ def command(
     lasts_s: list[str] | None,
     signal: str | None,
     start: datetime | time,
+    shortest_slot_s: float | None,
     points: int,
     limits: Limits,
     output: str | None,
@@ -105,6 +112,8 @@ def command(
         refuse_given(("at_s", "lasts_s", "points", "plot"), "cannot be combined with --signal")
     elif at_s is None or lasts_s is None:
         raise BadInput("give --at and --for, when an event begins and how long it lasts, or --signal")
+    else:
+        refuse_given(("shortest_slot_s",), "needs --signal")
     if isinstance(start, time):
         if not isinstance(at_s, time):
             raise BadInput("--start must be a date with a time, as the event has a date")
@@ -121,7 +130,8 @@ def command(
         raise BadInput(f"{shown(file)}: problem: must be 'shifting', got '{instance.problem}'")
     with sourced(shown(file)), refusing(), progress(f"planning {file}"), stray_output_to_stderr():
         seconds = [seconds_in(one) for one in lasts_s or ()]
-        found = offer(instance, begin_s, seconds, points=points, signal=asked, start=start, **vars(limits))
+        how = {"points": points, "shortest_slot_s": shortest_slot_s, **vars(limits)}
+        found = offer(instance, begin_s, seconds, signal=asked, start=start, **how)
     wishes = sum(one.worth_per_kwh is not None for one in asked.limits) if asked else 0
     if found.cuts and (beyond := wishes - len(found.cuts)) > 0:
         told = f"{beyond:,} of {wishes:,} wishes, beyond the horizon or no lower than the firm limits"

@@ -133,8 +133,9 @@ def _draw_cuts(axes: Axes, found: Offer) -> str:
     lost, per = AMOUNTS.get(found.objective, ("lost job hours", S_PER_H / (found.weight or 1.0)))
     require_range(bool(found.cuts), "found", "with cuts", "none")
     for number, slots in enumerate(dict.fromkeys(cut.slots for cut in found.cuts)):
-        look, name = Look.of(number), duration(slots * found.slot_s)
-        kept = [cut for cut in found.cuts if cut.slots == slots and cut.loss is not None]
+        cuts = [cut for cut in found.cuts if cut.slots == slots]
+        look, name = Look.of(number), ", ".join(map(duration, cuts[0].lasts_s))
+        kept = [cut for cut in cuts if cut.loss is not None]
         cut_kw, loss, least = np.array([[0.0] * 3, *([c.power_w, c.loss, c.least_loss] for c in kept)]).T
         style = {"marker": MARKERS[number % len(MARKERS)], "label": name, **look._asdict()}
         axes.step(cut_kw / 1e3, loss / per, where="pre", **style)

@@ -95,7 +95,9 @@ def _told(run: Run) -> str:
 
 def about(instance: ShiftingInstance) -> str:
     """Jobs and slots of a horizon."""
-    slots = f"{count(instance.slots, 'slot')} of {duration(instance.slot_s)}"
+    lengths_s = instance.lengths_s
+    each = dict.fromkeys(duration(float(seconds)) for seconds in (lengths_s.min(), lengths_s.max()))
+    slots = f"{count(instance.slots, 'slot')} of {' to '.join(each)}"
     return f"{count(len(instance.jobs), 'job')} over {slots}"
 
 

@@ -72,7 +72,7 @@ class Offer(Strict):
     format: Literal["wattsched-offer/1"] = "wattsched-offer/1"
     instance: str
     objective: str
-    slot_s: Finite
+    slot_s: Finite | list[Finite]
     currency: str | None
     weight: Finite
     plan: Result
@@ -92,6 +92,7 @@ def offer(
     points: int = 6,
     signal: Signal | None = None,
     start: str | datetime = "",
+    shortest_slot_s: float | None = None,
     time_limit: float | None = None,
     **options: Any,
 ) -> Offer:
@@ -113,6 +114,8 @@ def offer(
         Its firm limits hold throughout; each of its wishes that is lower is taken alone.
     start : str or datetime
         When the horizon begins, for a signal; with a zone.
+    shortest_slot_s : float, optional
+        Slots are split where limits and wishes of a signal change, into none shorter; None leaves them.
     time_limit : float, optional
         Wall-clock seconds for all plans together.
     **options
@@ -131,8 +134,11 @@ def offer(
     for lasting in lasts_s:
         events.setdefault(_slots(horizon, at_s, lasting), []).append(lasting)
     if signal is not None:
+        wished = [one for one in signal.limits if one.worth_per_kwh is not None]
+        for one in (signal, *map(signal.granting, wished)) if shortest_slot_s is not None else ():
+            horizon = horizon.split(one, start, shortest_slot_s)
         asked, horizon = horizon, horizon.under(signal, start)
-        for wish in (one for one in signal.limits if one.worth_per_kwh is not None):
+        for wish in wished:
             granted = asked.under(signal.granting(wish), start)
             if slots := _lower(granted, horizon):
                 wishes.append((wish, granted, slots))
@@ -194,8 +200,8 @@ def offer(
         calls_left = len(wishes)
         for wish, granted, slots in wishes:
             result, begin_s = plan(granted, first), start_time(start).timestamp()
-            edges_s = begin_s + horizon.slot_s * np.arange(slots.start, slots.stop + 1)
-            part = np.diff(edges_s.clip(wish.begin.timestamp(), wish.end_s)) / horizon.slot_s
+            edges_s = begin_s + horizon.begin_s[slots.start : slots.stop + 1]
+            part = np.diff(edges_s.clip(wish.begin.timestamp(), wish.end_s)) / horizon.lengths_s[slots]
             cuts.append(against_first(slots, result, max(map(_proven, (first, result))), part, wish=wish))
     about = {name: getattr(horizon, name) for name in ("objective", "slot_s", "currency")}
     weight = sum(job.weight for job in horizon.jobs)
@@ -208,8 +214,8 @@ def _slots(horizon: ShiftingInstance, at_s: float, lasts_s: float) -> range:
     require_range(inside, "at_s", f"in the horizon, from 0 to below {horizon.horizon_s:g} s", at_s)
     within = 0 < lasts_s <= left_s * (1 + ROUNDING)
     require_range(within, "lasts_s", f"above 0 and end within the horizon, after {left_s:g} s", lasts_s)
-    begin, end = (time_s / horizon.slot_s for time_s in (at_s, at_s + lasts_s))
-    return range(math.floor(begin + ROUNDING), math.ceil(end - ROUNDING))
+    first = int(np.searchsorted(horizon.begin_s, at_s * (1 + ROUNDING), side="right")) - 1
+    return range(first, int(np.searchsorted(horizon.begin_s, (at_s + lasts_s) * (1 - ROUNDING))))
 
 
 def _lower(one: ShiftingInstance, other: ShiftingInstance) -> range:

@@ -34,7 +34,7 @@ class Schedules(ColumnArrays):
         GPUs.
     finish_s : float array, shape (n,)
         End, after the horizon for unfinished jobs; infinite where the schedule breaks a deadline, leaves
-        too much work, or alone exceeds a cap.
+        too much work, alone exceeds a cap, or restarts in too short a slot.
     """
 
     job: IntArray
@@ -80,12 +80,12 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
         pauses = option[:, slot] == PAUSE
         kind[pauses if slot == last + 1 else slice(None)] = NO_KIND
         runs, last = np.flatnonzero(~pauses), slot
-        chosen = option[runs, slot]
-        exceeds[runs] |= ~horizon.fits[chosen, slot]
+        chosen, slot_s = option[runs, slot], float(horizon.slot_s[slot])
         lost_s = np.where(started[runs] & (kind[runs] != horizon.kind[chosen]), restart_s[runs], 0.0)
-        able, ends, used_s = run_slot(horizon.slot_s, horizon.rate[chosen], lost_s, left[runs])
+        exceeds[runs] |= ~horizon.fits[chosen, slot] | (lost_s >= slot_s)
+        able, ends, used_s = run_slot(slot_s, horizon.rate[chosen], lost_s, left[runs])
         spent[runs] += (horizon.extra_w[chosen] * used_s)[:, None] * horizon.per_joule[:, slot]
-        finish_s[runs[ends]] = slot * horizon.slot_s + used_s[ends]
+        finish_s[runs[ends]] = horizon.begin_s[slot] + used_s[ends]
         left[runs] -= able
         kind[runs], started[runs] = horizon.kind[chosen], True
     # Unfinished jobs go on at their fastest after the horizon.
@@ -93,7 +93,7 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
     fastest = horizon.fastest[horizon.table[job[late]]]
     after_s = left[late] / horizon.rate[fastest]
     spent[late] += (horizon.power_w[fastest] * after_s)[:, None] * horizon.per_joule[:, -1]
-    finish_s[late] = horizon.slots * horizon.slot_s + after_s
+    finish_s[late] = horizon.begin_s[-1] + after_s
     completion_s = horizon.share[job] * (finish_s - horizon.arrival_s[job])
     broken = exceeds | (finish_s > horizon.deadline_s[job] * (1 + ROUNDING))
     broken[late] |= horizon.must_finish[job[late]]
@@ -103,7 +103,7 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
 
 
 def run_slot(
-    slot_s: float, rate: FloatArray, lost_s: FloatArray, left: FloatArray
+    slot_s: float | FloatArray, rate: FloatArray, lost_s: FloatArray, left: FloatArray
 ) -> tuple[FloatArray, BoolArray, FloatArray]:
     """Run options for a slot with work `left`, of which a restart loses `lost_s`; arrays are broadcast.
 

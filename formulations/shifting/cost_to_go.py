@@ -80,11 +80,15 @@ class JobGroup:
         return replace(self, **{name: getattr(self, name)[which] for name in names})
 
     def run(
-        self, slot_s: float, state: IntArray, left: FloatArray
-    ) -> tuple[FloatArray, BoolArray, FloatArray]:
-        """Run every option for a slot from states with work left; as `run_slot`, by state and option."""
+        self, slot_s: float | FloatArray, state: IntArray, left: FloatArray
+    ) -> tuple[FloatArray, BoolArray, FloatArray, BoolArray]:
+        """Run every option for a slot from states with work left; as `run_slot`, by state and option.
+
+        The last array says where a restart would take all of the slot, or more.
+        """
         restarts = (state[:, None] != NEVER_RAN) & (state[:, None] != self.kind)
-        return run_slot(slot_s, self.rate, restarts * self.restart_s[:, None], left[:, None])
+        lost_s = restarts * self.restart_s[:, None]
+        return *run_slot(slot_s, self.rate, np.minimum(lost_s, slot_s), left[:, None]), lost_s >= slot_s
 
 
 def resting(state: IntArray) -> IntArray:
@@ -101,7 +105,7 @@ def groups_of(horizon: Horizon, levels: int) -> list[JobGroup]:
     by_kind = [span[np.argsort(horizon.kind[span], kind="stable")] for span in spans]
     patterns = [np.unique(horizon.kind[options], return_inverse=True)[1].tobytes() for options in by_kind]
     middle_s = horizon.work / np.array([np.median(horizon.rate[span]) for span in spans])[horizon.table]
-    needed = _LEVELS_PER_SLOT * middle_s / (horizon.slot_s * levels)
+    needed = _LEVELS_PER_SLOT * middle_s / (np.median(horizon.slot_s) * levels)
     doubled = np.clip(np.ceil(np.log2(needed)), 0, _MOST_DOUBLINGS).astype(np.int64)
     members: dict[tuple[bytes, int], list[int]] = {}
     for job in np.argsort(middle_s, kind="stable").tolist():
@@ -178,7 +182,7 @@ def priced_jobs(
 
 
 class _Move:
-    """Running an option for a slot of which each job loses `lost_s`; arrays by job, option and level.
+    """Running an option for its slot, of which each job loses `lost_s`; arrays by job, option and level.
 
     Attributes
     ----------
@@ -187,11 +191,15 @@ class _Move:
     upper, lower, part
         The work left afterwards is between two levels, a part of the way from the upper to the lower one;
         these are flat indices into costs by job, state and level.
+    too_long : int array
+        Jobs that lose all of their slot.
     """
 
-    def __init__(self, slot_s: float, group: JobGroup, lost_s: FloatArray, rounded: bool):
+    def __init__(self, slot_s: FloatArray, group: JobGroup, lost_s: FloatArray, rounded: bool):
         level, step = np.arange(group.levels + 1), group.step[:, None, None]
-        rate, lost_s = group.rate[:, :, None], lost_s[:, None, None]
+        self.too_long = np.flatnonzero(lost_s >= slot_s)
+        rate, lost_s = group.rate[:, :, None], np.minimum(lost_s, slot_s)[:, None, None]
+        slot_s = slot_s[:, None, None]
         able, self.ends, self.used_s = run_slot(slot_s, rate, lost_s, level * step)
         down = np.floor(able / step).astype(np.int64)
         self.part = able / step - down
@@ -212,15 +220,12 @@ class Recursion:
 
     def __init__(self, jobs: PricedJobs, begin: IntArray, length: int, *, rounded: bool = False):
         self._jobs, self._begin, self._length = jobs, begin, length
-        group, slot_s = jobs.group, jobs.horizon.slot_s
-        lost_s = group.restart_s
-        self._start = _Move(slot_s, group, np.zeros_like(lost_s), rounded)
-        self._again = _Move(slot_s, group, lost_s, rounded) if lost_s.any() else self._start
+        group, self._rounded, self._lengths = jobs.group, rounded, b""
         # Kinds and the first option of each, then those with a second one and this, and so on.
         place = np.arange(len(group.kind)) - np.searchsorted(group.kind, group.kind)
         ranks = [np.flatnonzero(place == rank) for rank in range(int(place.max()) + 1)]
         self._of_kind = [(group.kind[options], options) for options in ranks]
-        self._buffers = [np.empty(self._start.used_s.shape) for _ in range(3)]
+        self._buffers = [np.empty((*group.rate.shape, group.levels + 1)) for _ in range(3)]
 
     def values(self) -> FloatArray:
         """Costs from every slot of the windows on, shape (length + 1, n_jobs, n_states, n_levels)."""
@@ -236,10 +241,14 @@ class Recursion:
 
     def _fill(self, slot: IntArray, later: FloatArray, now: FloatArray) -> None:
         """Set costs from each job's slot on by those from the next on; both by job, state and level."""
-        waits = (self._jobs.delay * self._jobs.horizon.slot_s)[:, None]
-        start = again = self._run(slot, later, self._start, 0)
+        jobs, slot_s = self._jobs, self._jobs.horizon.slot_s[slot]
+        self._move_for(slot_s)
+        waits = (jobs.delay * slot_s)[:, None]
+        per_s = jobs.delay[:, None] + jobs.joule[slot][:, None] * jobs.group.extra_w
+        costs = per_s[:, :, None], jobs.held[slot[:, None], jobs.column][:, :, None]
+        start = again = self._run(slot, later, self._start, costs, 0)
         if self._again is not self._start:
-            again = self._run(slot, later, self._again, 1)
+            again = self._run(slot, later, self._again, costs, 1)
         np.minimum(later[:, RAN] + waits, again.min(axis=1), out=now[:, RAN])
         np.minimum(later[:, NEVER_RAN] + waits, start.min(axis=1), out=now[:, NEVER_RAN])
         # Options of the kind that runs go on without a restart; all others are as after a pause.
@@ -250,8 +259,26 @@ class Recursion:
         np.minimum(running, now[:, RAN, None], out=now[:, :RAN])
         np.minimum(now, FORBIDDEN, out=now)
 
-    def _run(self, slot: IntArray, later: FloatArray, move: _Move, buffer: int) -> FloatArray:
-        """Cost of running every option in the slot, by job, option and level, kept in a buffer."""
+    def _move_for(self, slot_s: FloatArray) -> None:
+        """Make the moves of slots of some lengths by job, unless all are as long as those before."""
+        if (lengths := slot_s.tobytes()) == self._lengths:
+            return
+        self._lengths, group, lost_s = lengths, self._jobs.group, self._jobs.group.restart_s
+        self._start = _Move(slot_s, group, np.zeros_like(lost_s), self._rounded)
+        self._again = _Move(slot_s, group, lost_s, self._rounded) if lost_s.any() else self._start
+
+    def _run(
+        self,
+        slot: IntArray,
+        later: FloatArray,
+        move: _Move,
+        costs: tuple[FloatArray, FloatArray],
+        buffer: int,
+    ) -> FloatArray:
+        """Cost of running every option in the slot, by job, option and level, kept in a buffer.
+
+        `costs` are of a second, and of what options hold.
+        """
         jobs, cost, other = self._jobs, self._buffers[buffer], self._buffers[2]
         np.take(later, move.upper, out=cost, mode="clip")
         np.take(later, move.lower, out=other, mode="clip")
@@ -259,12 +286,14 @@ class Recursion:
         other *= move.part
         cost += other
         np.copyto(cost, 0.0, where=move.ends)
-        per_s = jobs.delay[:, None] + jobs.joule[slot][:, None] * jobs.group.extra_w
-        np.multiply(per_s[:, :, None], move.used_s, out=other)
+        per_s, held = costs
+        np.multiply(per_s, move.used_s, out=other)
         cost += other
-        cost += jobs.held[slot[:, None], jobs.column][:, :, None]
-        begin_s, deadline_s = slot * jobs.horizon.slot_s, jobs.group.deadline_s * (1 + ROUNDING)
-        if (begin_s + jobs.horizon.slot_s > deadline_s).any():
+        cost += held
+        if len(move.too_long):
+            cost[move.too_long] = FORBIDDEN
+        begin_s, deadline_s = jobs.horizon.begin_s[slot], jobs.group.deadline_s * (1 + ROUNDING)
+        if (jobs.horizon.begin_s[slot + 1] > deadline_s).any():
             late = (begin_s[:, None, None] + move.used_s > deadline_s[:, None, None]) & move.ends
             cost[late] = FORBIDDEN
         return cost
@@ -276,6 +305,6 @@ def unfinished(jobs: PricedJobs, work: FloatArray) -> FloatArray:
     fastest = horizon.fastest[horizon.table[group.job]]
     seconds = work / horizon.rate[fastest, None]
     cost = (jobs.delay + jobs.joule[-1] * horizon.power_w[fastest])[:, None] * seconds
-    late = horizon.slots * horizon.slot_s + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
+    late = horizon.begin_s[-1] + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
     late |= group.must_finish[:, None] | (work > (group.most_left + ROUNDING * group.work)[:, None])
     return np.asarray(np.where(late, FORBIDDEN, cost))

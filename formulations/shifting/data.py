@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from wattsched.formulations.tolerances import ROUNDING
-from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.instances.shifting.instance import ShiftingInstance, by_slot
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by
@@ -39,7 +39,9 @@ class Horizon:
     ----------
     instance : ShiftingInstance
     slots : int
-        Their number; each is `slot_s` seconds long.
+        Their number.
+    slot_s, begin_s : float arrays, shapes (slots,) and (slots + 1,)
+        Seconds of each slot, and up to its begin; the last begin is the end of the horizon.
     resources : tuple of str
         ``gpus:POOL`` for the GPUs of a pool, then ``power_w`` and ``power_w:DOMAIN`` for watts under a cap.
     capacity, slack : float arrays, shape (n_resources, slots)
@@ -71,7 +73,8 @@ class Horizon:
 
     instance: ShiftingInstance
     slots: int
-    slot_s: float
+    slot_s: FloatArray
+    begin_s: FloatArray
     resources: tuple[str, ...]
     capacity: FloatArray
     slack: FloatArray
@@ -157,12 +160,10 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
     in_pools = np.array([p.gpus for p in pools], dtype=float)
     capped, cap_w = _caps(instance)
     extra_w = np.maximum(0.0, power_w - gpus * idle_w[pool])
-    per_joule = _per_joule(instance)
-    idle_j = float(idle_w @ in_pools) * instance.slot_s
-    first_slot = np.ceil(
-        # A slot that begins a rounding before the arrival counts.
-        np.array([job.arrival_s for job in jobs]) * (1 - ROUNDING) / instance.slot_s
-    ).astype(np.int64)
+    slot_s, begin_s, per_joule = instance.lengths_s, instance.begin_s, _per_joule(instance)
+    arrival_s = np.array([job.arrival_s for job in jobs])
+    # A slot that begins a rounding before the arrival counts.
+    first_slot = np.searchsorted(begin_s, arrival_s * (1 - ROUNDING))
     settings = np.column_stack([of_table, gpus, pool, batch])
     kinds, kind = np.unique(settings, axis=0, return_inverse=True)
     number = {tuple(values): k for k, values in enumerate(kinds.tolist())}
@@ -177,11 +178,11 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
     of_kind = largest_by(kind.ravel(), rate, len(kinds))
     held_rate = np.where(np.array(kind_before) == NO_KIND, rate[fastest][table], of_kind[kind_before])
     weight = np.array([job.weight for job in jobs])
-    arrival_s = np.array([job.arrival_s for job in jobs])
     return Horizon(
         instance=instance,
         slots=instance.slots,
-        slot_s=instance.slot_s,
+        slot_s=slot_s,
+        begin_s=begin_s,
         resources=(*(f"gpus:{name}" for name in names), *capped),
         capacity=np.concatenate(
             [
@@ -191,7 +192,7 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
         ),
         slack=np.concatenate([np.zeros((len(names), instance.slots)), 0.5 * ROUNDING * cap_w]),
         per_joule=per_joule,
-        idle_use=np.concatenate([[0.0], idle_j * per_joule[:, :-1].sum(axis=1)]),
+        idle_use=np.concatenate([[0.0], float(idle_w @ in_pools) * (per_joule[:, :-1] @ slot_s)]),
         option_start=start,
         row=row,
         pool=pool,
@@ -210,7 +211,7 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
         ran_before=np.array([job.has_run or job.current is not None for job in jobs], dtype=bool),
         must_finish=np.array([job.must_finish for job in jobs], dtype=bool),
         work=np.array([job.remaining_work for job in jobs]),
-        most_left=_most_left(instance, first_slot, held_rate),
+        most_left=_most_left(instance, begin_s[-1] - begin_s[first_slot], held_rate),
         share=weight / max(weight.sum(), 1e-300),
         arrival_s=arrival_s,
         deadline_s=np.array([np.inf if job.deadline_s is None else job.deadline_s for job in jobs]),
@@ -255,13 +256,12 @@ def _caps(instance: ShiftingInstance) -> tuple[dict[str, FloatArray], FloatArray
         name: np.array([float(pool in pools) for pool in instance.pools])
         for name, (pools, _) in found.items()
     }
-    watts = [w[: instance.slots] if isinstance(w, list) else [w] * instance.slots for _, w in found.values()]
-    return inside, np.array(watts, dtype=float).reshape(len(found), instance.slots)
+    watts = [by_slot(power_w, instance.slots) for _, power_w in found.values()]
+    return inside, np.array(watts).reshape(len(found), instance.slots)
 
 
-def _most_left(instance: ShiftingInstance, first_slot: IntArray, rate: FloatArray) -> FloatArray:
-    """Work that jobs may leave at the end of the horizon, by the rate of which their progress is a share."""
-    able_s = instance.slot_s * (instance.slots - first_slot)
+def _most_left(instance: ShiftingInstance, able_s: FloatArray, rate: FloatArray) -> FloatArray:
+    """Work that jobs may leave that have so many seconds, by the rate of which their progress is a share."""
     least = np.array([job.least_progress for job in instance.jobs])
     work = np.array([job.remaining_work for job in instance.jobs])
     must_finish = np.array([job.must_finish for job in instance.jobs], dtype=bool)
@@ -270,7 +270,7 @@ def _most_left(instance: ShiftingInstance, first_slot: IntArray, rate: FloatArra
 
 
 def _per_joule(instance: ShiftingInstance) -> FloatArray:
-    """Grams, joules and money per joule by slot and, last, on average: for after the horizon."""
+    """Grams, joules and money per joule by slot and, last, on average over time: for after the horizon."""
     none = [0.0] * instance.slots
     lines = [
         np.array(values[: instance.slots]) / unit
@@ -280,4 +280,4 @@ def _per_joule(instance: ShiftingInstance) -> FloatArray:
             (instance.price_per_kwh or none, J_PER_KWH),
         )
     ]
-    return np.array([np.append(line, line.mean()) for line in lines])
+    return np.array([np.append(line, np.average(line, weights=instance.lengths_s)) for line in lines])

@@ -136,11 +136,11 @@ class _Service:
     def within(self, window_s: float) -> _Served:
         """Serve the job within a window, which grows until the work fits into it."""
         horizon, begin = self.horizon, int(self.horizon.first_slot[self.job])
-        latest = min(float(horizon.slots), float(horizon.deadline_s[self.job]) / horizon.slot_s)
-        last = max(begin + 1, int(np.ceil(latest - ROUNDING)))
-        slots = max(1, round(window_s / horizon.slot_s + 0.499))
+        due_s = np.array([horizon.deadline_s[self.job], horizon.begin_s[begin] + window_s])
+        last, end = np.searchsorted(horizon.begin_s, due_s * (1 - ROUNDING)).tolist()
+        last, slots = max(begin + 1, min(last, horizon.slots)), max(1, end - begin)
         best = np.where(self.fits, horizon.rate[self.steps][:, None], 0.0).max(axis=0)
-        able = np.cumsum(best[begin:last]) * horizon.slot_s
+        able = np.cumsum((best * horizon.slot_s)[begin:last])
         while True:
             end = min(last, begin + slots)
             if end == last or able[end - begin - 1] >= horizon.work[self.job] * (1 - 2 * ROUNDING):
@@ -164,7 +164,7 @@ class _Service:
             level = np.full(self.horizon.slots, -1, dtype=np.int64)
             np.maximum.at(level, slot[:taken], step[:taken])
             option = np.where(level >= 0, self.steps[level], PAUSE)
-            missing = self._missing(option)
+            missing = self._settle(option)
             if missing <= 0 or taken > len(done):
                 break
             target += missing
@@ -186,19 +186,29 @@ class _Service:
             watts = np.where(fits, horizon.power_w[option], watts)
         slot, step, more, worth = np.concatenate(parts).T
         order = np.lexsort((step, slot, -worth))
-        return slot[order].astype(np.int64), step[order].astype(np.int64), more[order] * horizon.slot_s
+        slot, step = slot[order].astype(np.int64), step[order].astype(np.int64)
+        return slot, step, more[order] * horizon.slot_s[slot]
 
-    def _missing(self, option: IntArray) -> float:
-        """Work that is not done by the options, at most 0 when it all is."""
+    def _settle(self, option: IntArray) -> float:
+        """Return the work that is not done by the options, at most 0 when it all is.
+
+        Where a slot is too short for a restart, the job goes on as before if it can, or pauses.
+        """
         horizon, job = self.horizon, self.job
         left, restart_s = float(horizon.work[job]), float(horizon.restart_s[job])
         kind, ran, last = int(horizon.kind_before[job]), bool(horizon.ran_before[job]), -1
         for slot in np.flatnonzero(option != PAUSE).tolist():
-            chosen = option[slot]
+            chosen, slot_s = option[slot], float(horizon.slot_s[slot])
             if slot != last + 1:
                 kind = NO_KIND
             lost_s = restart_s if ran and kind != horizon.kind[chosen] else 0.0
-            left -= float(horizon.rate[chosen]) * (horizon.slot_s - lost_s)
+            if lost_s >= slot_s:
+                same = self.steps[self.fits[:, slot] & (horizon.kind[self.steps] == kind)]
+                option[slot] = chosen = same[-1] if len(same) else PAUSE
+                if chosen == PAUSE:
+                    continue
+                lost_s = 0.0
+            left -= float(horizon.rate[chosen]) * (slot_s - lost_s)
             kind, ran, last = int(horizon.kind[chosen]), True, slot
         return left
 

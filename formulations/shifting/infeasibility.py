@@ -28,7 +28,7 @@ def diagnose(horizon: Horizon) -> list[str]:
     Every job is taken to have all GPUs to itself, in its best slot: who is late or above a budget even then
     is so in every decision.
     """
-    earliest_s = horizon.first_slot * horizon.slot_s + horizon.fastest_s
+    earliest_s = horizon.begin_s[horizon.first_slot] + horizon.fastest_s
     found = [*_too_low(horizon), *_late(horizon, earliest_s), *_over_budget(horizon, earliest_s)]
     return found or [*_unable(horizon)]
 
@@ -47,19 +47,22 @@ def _unable(horizon: Horizon) -> Iterator[str]:
     due = horizon.must_finish | np.isfinite(horizon.most_left) | np.isfinite(horizon.deadline_s)
     for number in np.flatnonzero(due).tolist():
         job, options = horizon.instance.jobs[number], horizon.options_of(number)
-        best = rate[options, horizon.first_slot[number] :].max(axis=0)
-        able, work = float(best.sum()) * horizon.slot_s, float(horizon.work[number])
+        first, work = int(horizon.first_slot[number]), float(horizon.work[number])
+        able = float(rate[options, first:].max(axis=0) @ horizon.slot_s[first:])
         needed = work - float(horizon.most_left[number]) if job.least_progress else 0.0
         if not job.must_finish and able * (1 + ROUNDING) < needed - ROUNDING * work:
             yield f"job '{job.name}' can do {able:.10g} of its work in the horizon, and must do {needed:.10g}"
-        # Pauses cost a restart each.
-        elif not horizon.fits[options].all() and alone.least_cost(job).bound(LEVELS[0]) == np.inf:
-            yield f"job '{job.name}' cannot do its work in time under the caps, even alone"
+            continue
+        # Pauses cost a restart each, for which some slots have no time.
+        capped, short = not horizon.fits[options].all(), job.restart_s >= horizon.slot_s.min()
+        if (capped or short) and alone.least_cost(job).bound(LEVELS[0]) == np.inf:
+            told = "under the caps" if capped else "with restarts in slots that are long enough"
+            yield f"job '{job.name}' cannot do its work in time {told}, even alone"
 
 
 def _late(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
     """Yield a sentence for each job that ends too late even at its earliest."""
-    within_s = np.where(horizon.must_finish, horizon.slots * horizon.slot_s, np.inf)
+    within_s = np.where(horizon.must_finish, horizon.begin_s[-1], np.inf)
     latest_s = np.minimum(within_s, horizon.deadline_s)
     hopeless: BoolArray = earliest_s * (1 - ROUNDING) > latest_s * (1 + ROUNDING)
     for job in np.flatnonzero(hopeless).tolist():
@@ -93,7 +96,8 @@ def _least(horizon: Horizon, earliest_s: FloatArray) -> FloatArray:
     # Where a joule is paid for, a job may draw its most in all slots in which it is, and all its work later.
     drawn_w = np.maximum.reduceat(horizon.extra_w, horizon.option_start[:-1])[horizon.table]
     paid = np.minimum(horizon.per_joule, 0.0)
-    since = np.cumsum(paid[:, -2::-1], axis=1)[:, ::-1][:, horizon.first_slot] * horizon.slot_s
+    in_slots = paid[:, :-1] * horizon.slot_s
+    since = np.cumsum(in_slots[:, ::-1], axis=1)[:, ::-1][:, horizon.first_slot]
     after_j = horizon.power_w[horizon.fastest[horizon.table]] * horizon.fastest_s
     most_paid = since @ drawn_w + paid[:, -1] * after_j.sum()
     return np.concatenate([[completion_s], np.where(paid.any(axis=1), most_paid, least)])

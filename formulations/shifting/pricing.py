@@ -89,30 +89,29 @@ def _windows(jobs: PricedJobs) -> IntArray:
     cheapest = np.minimum.accumulate(jobs.joule[::-1])[::-1][group.first_slot]
     for_delay = single_run - group.work * (group.extra_w / group.rate).min(axis=1) * cheapest
     with np.errstate(divide="ignore", invalid="ignore"):
-        end = np.ceil(for_delay * (1 + ROUNDING) / (jobs.delay * horizon.slot_s)) + 1
-    end = np.where(np.isfinite(end) & (end < horizon.slots) & (cheapest >= 0), end, horizon.slots)
-    return np.asarray(np.maximum(end.astype(np.int64) - group.first_slot, 1))
+        latest_s = np.where(jobs.delay > 0, for_delay * (1 + ROUNDING) / jobs.delay, np.inf)
+    end = np.searchsorted(horizon.begin_s, latest_s) + 1
+    end = np.where((end < horizon.slots) & (cheapest >= 0), end, horizon.slots)
+    return np.asarray(np.maximum(end - group.first_slot, 1))
 
 
 def _single_runs(jobs: PricedJobs) -> FloatArray:
-    """Costs of schedules that are one run, by job, first slot and option; infinite where it ends too late."""
-    group, slots, slot_s = jobs.group, jobs.horizon.slots, jobs.horizon.slot_s
-    each = jobs.held + np.outer(jobs.joule[:-1], jobs.horizon.extra_w[jobs.options] * slot_s)
+    """Costs of schedules that are one run, by job, option and first slot; infinite where it ends too late."""
+    group, slots, begin_s = jobs.group, jobs.horizon.slots, jobs.horizon.begin_s
+    joules = np.outer(jobs.joule[:-1] * jobs.horizon.slot_s, jobs.horizon.extra_w[jobs.options])
+    each = jobs.held + joules
     spent = np.concatenate([np.zeros((1, each.shape[1])), np.cumsum(each, axis=0)])
     lost_s = np.where(group.kind_before == NEVER_RAN, 0.0, group.restart_s)
     needs_s = group.work[:, None] / group.rate + lost_s[:, None]
-    # What takes longer than there are slots is not valid, however long.
-    needed = np.minimum(np.ceil(needs_s / slot_s - ROUNDING), slots + 1.0).astype(np.int64)
-    before = np.maximum(needed - 1, 0)
-    used_s = needs_s - before * slot_s
-    begun = np.arange(slots)[:, None]
-    last = begun + before[:, None]
-    inside, option = np.minimum(last, slots - 1), jobs.column[:, None]
-    end_s = inside * slot_s + used_s[:, None]
+    begun, option = np.arange(slots), jobs.column[:, :, None]
+    end_s = begin_s[begun] + needs_s[:, :, None]
+    last = np.searchsorted(begin_s[1:] * (1 + ROUNDING), end_s)
+    inside = np.minimum(last, slots - 1)
+    used_s = end_s - begin_s[inside]
     cost = spent[inside, option] - spent[begun, option] + jobs.held[inside, option]
-    cost += jobs.joule[inside] * (group.extra_w * used_s)[:, None] + jobs.delay[:, None, None] * end_s
-    valid = (last < slots) & (begun >= group.first_slot[:, None, None])
-    valid &= end_s <= group.deadline_s[:, None, None]
+    cost += jobs.joule[inside] * group.extra_w[:, :, None] * used_s + jobs.delay[:, None, None] * end_s
+    begins = (begun >= group.first_slot[:, None, None]) & (lost_s[:, None, None] < jobs.horizon.slot_s[begun])
+    valid = (last < slots) & begins & (end_s <= group.deadline_s[:, None, None])
     return np.asarray(np.where(valid, cost, np.inf))
 
 
@@ -136,14 +135,16 @@ class _Walk:
 
     def _step(self, position: int) -> None:
         """Run in the slot at a position of each window what costs least with all that follows."""
-        jobs, group, slot_s = self._jobs, self._jobs.group, self._jobs.horizon.slot_s
+        jobs, group, horizon = self._jobs, self._jobs.group, self._jobs.horizon
         slot, each, left = self._begin + position, np.arange(len(group.job)), self._left[:, None]
-        able, ends, used_s = group.run(slot_s, self._state, self._left)
-        late = ends & (slot[:, None] * slot_s + used_s > group.deadline_s[:, None] * (1 + ROUNDING))
+        slot_s = horizon.slot_s[slot]
+        able, ends, used_s, cannot = group.run(slot_s[:, None], self._state, self._left)
+        end_s = horizon.begin_s[slot][:, None] + used_s
+        cannot |= ends & (end_s > group.deadline_s[:, None] * (1 + ROUNDING))
         rest = self._later(position, np.broadcast_to(group.kind, able.shape), np.maximum(left - able, 0.0))
         cost = jobs.held[slot[:, None], jobs.column]
         cost += (jobs.delay[:, None] + jobs.joule[slot][:, None] * group.extra_w) * used_s
-        cost += np.where(late, FORBIDDEN, np.where(ends, 0.0, rest))
+        cost += np.where(cannot, FORBIDDEN, np.where(ends, 0.0, rest))
         idle = resting(self._state)
         wait = jobs.delay * slot_s + self._later(position, idle[:, None], left)[:, 0]
         best = np.argmin(cost, axis=1)
@@ -231,17 +232,19 @@ class _Listing:
     def _up_to(self, limit: float, most: int) -> tuple[IntArray, FloatArray] | None:
         """Options by slot and costs of schedules that cost up to a limit; None for more than `most`."""
         jobs, group, horizon = self._jobs, self._jobs.group, self._jobs.horizon
-        slot_s, delay, [options] = horizon.slot_s, float(jobs.delay[0]), group.option
+        delay, [options] = float(jobs.delay[0]), group.option
         deadline_s = float(group.deadline_s[0]) * (1 + ROUNDING)
         limit += ROUNDING * abs(limit)
         state, left, cost = group.kind_before.copy(), group.work.copy(), np.zeros(1)
         option = np.full((1, horizon.slots), PAUSE, dtype=np.int64)
         ended: list[tuple[IntArray, FloatArray]] = []
         for slot in range(self._first, horizon.slots):
-            able, ends, used_s = group.run(slot_s, state, left)
+            begin_s, slot_s = float(horizon.begin_s[slot]), float(horizon.slot_s[slot])
+            able, ends, used_s, cannot = group.run(slot_s, state, left)
             per_s = delay + jobs.joule[slot] * group.extra_w
             spent = cost[:, None] + jobs.held[slot, jobs.column[0]] + per_s * used_s
-            which, chosen = np.nonzero(ends & (slot * slot_s + used_s <= deadline_s) & (spent <= limit))
+            spent[cannot] = np.inf
+            which, chosen = np.nonzero(ends & (begin_s + used_s <= deadline_s) & (spent <= limit))
             ended.append((_with(option[which], slot, options[chosen]), spent[which, chosen]))
             rest = np.maximum(left[:, None] - able, 0.0)
             least = spent + self._later(slot, np.broadcast_to(group.kind, spent.shape), rest)

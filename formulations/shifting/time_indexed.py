@@ -5,12 +5,13 @@ slots it runs in (:math:`x_{jto}` binary) it uses :math:`u_{jto}` seconds, all o
 
 .. math::
     \sum_o x_{jto} + \sum_{s<t} z_{js} \le 1,\quad z_{jt} \le \sum_o x_{jto},\quad
-    \Delta (x_{jto} - z_{jt}) \le u_{jto} \le \Delta x_{jto},\quad
+    \Delta_t (x_{jto} - z_{jt}) \le u_{jto} \le \Delta_t x_{jto},\quad
     \sum_{to} \rho_o (u_{jto} - R_j r_{jto}) + m_j = W_j,\quad m_j \le M_j z_{jH}
 
-where :math:`r_{jto}` says that the slot begins with a restart and :math:`m_j` is left over, :math:`M_j` at
-most. The end is linear in these:
-:math:`\sum_t (t+1) \Delta z_{jt} + H \Delta z_{jH} - \sum_{to} (\Delta x - u) + m_j / \rho^*_j`.
+where slot t has :math:`\Delta_t` seconds and ends at :math:`e_t`, :math:`r_{jto}` says that it begins with a
+restart, which is 0 where :math:`\Delta_t \le R_j`, and :math:`m_j` is left over, :math:`M_j` at most. The end
+is linear in these:
+:math:`\sum_t e_t z_{jt} + e_{H-1} z_{jH} - \sum_{to} (\Delta_t x - u) + m_j / \rho^*_j`.
 
 A restart is a start of a kind of option that the job did not have before. With :math:`y_{kt}` for "runs with
 an option of kind k in slot t", starts are :math:`s_{kt} = y_{kt} (1 - y_{k,t-1})` by linear rows. A job that
@@ -84,7 +85,7 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
 def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, minimised: int) -> IntArray:
     """Columns of the slots that the job may end in; the last one stands for unfinished."""
     slots = np.arange(horizon.first_slot[job], horizon.slots + 1)
-    late = slots * horizon.slot_s >= horizon.deadline_s[job]
+    late = horizon.begin_s[slots] >= horizon.deadline_s[job]
     late[-1] |= horizon.must_finish[job] or horizon.most_left[job] <= 0
     cost, *_ = _costs(horizon, job, minimised)
     name = horizon.instance.jobs[job].name
@@ -95,11 +96,11 @@ def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, minimised: int) -
 
 def _completion(horizon: Horizon, job: int) -> Coefficients:
     """Coefficients of a job's columns in its end, in seconds from the beginning of the horizon."""
-    slots, slot_s = np.arange(horizon.first_slot[job], horizon.slots), horizon.slot_s
-    shape = (len(slots), len(horizon.options_of(job)))
+    first = horizon.first_slot[job]
+    slot_s = np.repeat(horizon.slot_s[first:, None], len(horizon.options_of(job)), axis=1)
     left = 1.0 / horizon.rate[horizon.fastest[horizon.table[job]]]
-    ends = slot_s * np.append(slots + 1, horizon.slots)
-    return ends, np.full(shape, -slot_s), np.ones(shape), np.array([left])
+    ends = np.append(horizon.begin_s[first + 1 :], horizon.begin_s[-1])
+    return ends, -slot_s, np.ones_like(slot_s), np.array([left])
 
 
 def _costs(horizon: Horizon, job: int, criterion: int) -> Coefficients:
@@ -125,10 +126,11 @@ class _Job:
         self._name = horizon.instance.jobs[job].name
         self.slots = np.arange(horizon.first_slot[job], horizon.slots)
         self.options = horizon.options_of(job)
+        self._slot_s = np.repeat(horizon.slot_s[self.slots], len(self.options))
         _, run_cost, used_cost, left_cost = _costs(horizon, job, minimised)
         self._ends = ends
         self.runs = self._columns("runs", self.options, cost=run_cost, integer=True)
-        self._used = self._columns("used", self.options, cost=used_cost, upper=horizon.slot_s)
+        self._used = self._columns("used", self.options, cost=used_cost, upper=self._slot_s)
         self._left = builder.columns(
             Block(f"left[{self._name}]", 1), cost=left_cost, upper=horizon.work[job], integer=False
         )
@@ -161,7 +163,7 @@ class _Job:
     def _times(self) -> None:
         """Add the rows between ends, runs and seconds used, the first ones of the module's text."""
         add, runs, used, ends = self._builder.add, self.runs, self._used, self._ends
-        (slots, options), slot_s = runs.shape, self._horizon.slot_s
+        (slots, options), slot_s = runs.shape, self._slot_s.reshape(runs.shape)
         once = self._rows("once", slots, 1, upper=1.0)
         add(once, runs)
         add(once, ends, np.tri(slots, slots + 1, -1))
@@ -194,7 +196,9 @@ class _Job:
         add, runs, horizon = self._builder.add, self.runs, self._horizon
         kinds, kind = np.unique(horizon.kind[self.options], return_inverse=True)
         n, shape = len(self.slots), (len(self.slots), len(kinds))
-        again, starts = self._columns("again", self.options), self._columns("starts", kinds)
+        # No restart fits into a slot that is as short.
+        again = self._columns("again", self.options, upper=self._slot_s > restart_s)
+        starts = self._columns("starts", kinds)
         running = self._rows("again runs", *runs.shape, upper=0.0)
         add(running, again)
         add(running, runs, -1.0)

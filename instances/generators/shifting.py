@@ -42,6 +42,7 @@ def shifting_horizon(
     start: str | None = None,
     tariff: str | Path | None = None,
     signal: str | Path | None = None,
+    shortest_slot_s: float | None = None,
     carbon_fraction: float | None = 0.5,
     completion_factor: float | None = None,
 ) -> ShiftingInstance:
@@ -66,6 +67,9 @@ def shifting_horizon(
         CSV file of prices of energy (default: none).
     signal : str or Path, optional
         Signal of limits on the draw over time (default: none).
+    shortest_slot_s : float, optional
+        Slots are split where the limits of the signal change, in ramps into slots about as short as this in
+        seconds (default: not at all).
     carbon_fraction : float, optional
         Carbon budget between the least that the jobs can emit (0) and what they emit at their fastest (1);
         left out with a completion factor.
@@ -95,6 +99,8 @@ def shifting_horizon(
         raise ValueError(
             "start: the limits of a signal have dates, and nothing tells when the horizon begins"
         )
+    if signal is None and shortest_slot_s is not None:
+        raise ValueError("shortest_slot_s: slots are split where a signal changes, and none is given")
     rng = np.random.default_rng(seed)
     wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
     choices = [
@@ -131,11 +137,12 @@ def shifting_horizon(
         tables=tables,
         jobs=[_job(rng, job, best, restart_s, slots, slot_s) for job in drawn],
     )
+    limited = _with_budget(instance, carbon_fraction, completion_factor)
     if signal is not None and start is not None:
         caps, begin = read_signal(signal), start_time(start, str(signal))
         caps.require_limits(str(signal), begin.timestamp(), begin.timestamp() + instance.horizon_s)
-        instance = instance.under(caps, begin)
-    return _with_budget(instance, carbon_fraction, completion_factor)
+        return limited.under(caps, begin, shortest_slot_s)
+    return limited
 
 
 def _with_budget(
@@ -227,7 +234,8 @@ def _extremes(instance: ShiftingInstance) -> tuple[float, float, float]:
     forecast's average.
     """
     g = np.array(instance.carbon_g_per_kwh) / J_PER_KWH
-    idle_g = sum(p.gpus * p.idle_power_w for p in instance.pools.values()) * instance.slot_s * g.sum()
+    idle_w = sum(p.gpus * p.idle_power_w for p in instance.pools.values())
+    idle_g = idle_w * instance.horizon_s * g.mean()
     weights, seconds, least, most = 0.0, 0.0, float(idle_g), float(idle_g)
     clean = float(np.quantile(g, 0.15))
     for job in instance.jobs:

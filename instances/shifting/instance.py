@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from wattsched.instances.errors import duplicates, refuse, require_known
+from wattsched.instances.errors import duplicates, refuse, require_known, require_range
 from wattsched.instances.signals import Signal
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
 from wattsched.instances.traces.carbon import start_time
 from wattsched.topology.arrays import FloatArray
-from wattsched.topology.fields import LARGEST, Count, Name, NonNegative, Positive, Price, Strict
+from wattsched.topology.fields import LARGEST, BySlot, Count, Name, NonNegative, Positive, Price, Strict
 
 MOST_SLOTS = 10_000
 SECONDS_RANGE = (1e-6, 1e12)
@@ -51,15 +52,11 @@ class HorizonBudgets(Strict):
     average_completion_s: Budget | None = None
 
 
-PowerCap = Positive | Annotated[list[Positive], Field(min_length=1)]
-"""Watts, or one number per slot; more of them are left unread."""
-
-
 class PoolsDomain(Strict):
     """Pools of which all GPUs together may draw no more than ``power_w`` at any moment."""
 
     pools: Annotated[list[Name], Field(min_length=1)]
-    power_w: PowerCap
+    power_w: BySlot
 
 
 class Held(Strict):
@@ -93,7 +90,8 @@ class ShiftingJob(Strict):
         size that it holds, or at its fastest, that it has to do within the horizon, unless it ends.
     restart_s : float
         Seconds at the beginning of a slot in which its GPUs draw power but do no work, whenever it starts
-        again: after a pause, or with another GPU count, pool or batch size. Its very first start is free.
+        again: after a pause, or with another GPU count, pool or batch size. Its very first start is free. It
+        cannot start again in a slot that is no longer than that.
     has_run : bool
         Whether it ran before the horizon, so that its next start is a restart.
     current : Held, optional
@@ -121,7 +119,9 @@ class ShiftingInstance(Strict):
     Attributes
     ----------
     slots : int
-        Number of slots of ``slot_s`` seconds.
+        Number of slots.
+    slot_s : float or list of float
+        Seconds of every slot, or of each.
     carbon_g_per_kwh, price_per_kwh : list of float, optional
         Forecasts, one number per slot; more than that are left unread.
     currency : str, optional
@@ -137,11 +137,11 @@ class ShiftingInstance(Strict):
     problem: Literal["shifting"]
     objective: Name = "mean-completion"
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
-    slot_s: Positive = 3600.0
+    slot_s: BySlot = 3600.0
     carbon_g_per_kwh: list[NonNegative] | None = None
     price_per_kwh: list[Price] | None = None
     currency: Name | None = None
-    power_w: PowerCap | None = None
+    power_w: BySlot | None = None
     power_domains: dict[Name, PoolsDomain] = Field(default_factory=dict)
     budgets: HorizonBudgets = HorizonBudgets()
     pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
@@ -149,9 +149,9 @@ class ShiftingInstance(Strict):
     jobs: list[ShiftingJob]
 
     @model_validator(mode="after")
-    def _forecasts_reach(self) -> Self:
-        """Refuse a forecast that ends before the horizon."""
-        series = {field: getattr(self, field) for field in ("carbon_g_per_kwh", "price_per_kwh", "power_w")}
+    def _series_reach(self) -> Self:
+        """Refuse a series with fewer numbers than the horizon has slots."""
+        series = {field: getattr(self, field) for field in _SERIES}
         series |= {f"power_domains.{name}.power_w": one.power_w for name, one in self.power_domains.items()}
         refuse(
             f"{field} has {len(values)} numbers but the horizon has {self.slots} slots"
@@ -161,25 +161,79 @@ class ShiftingInstance(Strict):
         return self
 
     @property
+    def lengths_s(self) -> FloatArray:
+        """Seconds of each slot, shape (slots,)."""
+        return by_slot(self.slot_s, self.slots)
+
+    @property
+    def begin_s(self) -> FloatArray:
+        """Seconds from the horizon's begin to that of each slot and, last, to its end, shape (slots + 1,)."""
+        return np.concatenate([[0.0], np.cumsum(self.lengths_s)])
+
+    @property
     def horizon_s(self) -> float:
         """Seconds of the horizon."""
-        return self.slots * self.slot_s
+        return float(self.begin_s[-1])
 
-    def under(self, signal: Signal, start: str | datetime) -> ShiftingInstance:
+    def split(self, signal: Signal, start: str | datetime, shortest_slot_s: float) -> ShiftingInstance:
+        """Return the instance with slots split where a firm limit of a signal changes within them.
+
+        In ramps, slots become about as short as the shortest. Forecasts and caps repeat.
+
+        Parameters
+        ----------
+        start : str or datetime
+            When the horizon begins, with a zone.
+        shortest_slot_s : float
+            No part of a slot is shorter; refused where a horizon could have too many of them.
+        """
+        least_s, edges_s = self.horizon_s / max(1, MOST_SLOTS - self.slots), self.begin_s
+        within = f"a number from {least_s:.6g} on, as a horizon has at most {MOST_SLOTS:,} slots"
+        require_range(least_s <= shortest_slot_s < math.inf, "shortest_slot_s", within, shortest_slot_s)
+        begin_s, limits = start_time(start).timestamp(), [signal.limit(one) for one in signal.domains]
+        changes_s = np.unique([time_s - begin_s for one in limits for time_s in (*one.begin_s, *one.end_s)])
+        fine_s = _parts(_with_cuts(edges_s, changes_s, shortest_slot_s), shortest_slot_s)
+        kept_s = edges_s
+        for one in limits:
+            watts = one.least(begin_s + fine_s[:-1], begin_s + fine_s[1:])
+            kept_s = np.union1d(kept_s, fine_s[1:-1][watts[1:] != watts[:-1]])
+        return self._cut_at(kept_s)
+
+    def _cut_at(self, edges_s: FloatArray) -> ShiftingInstance:
+        """The instance with other edges of slots, those that it has among them; its series repeat."""
+        source = (np.searchsorted(self.begin_s, edges_s[:-1], side="right") - 1).tolist()
+
+        def repeated(values: BySlot | None) -> BySlot | None:
+            return [values[slot] for slot in source] if isinstance(values, list) else values
+
+        changed: dict[str, Any] = {field: repeated(getattr(self, field)) for field in _SERIES}
+        changed |= {"slots": len(source), "slot_s": np.diff(edges_s).tolist()}
+        changed["power_domains"] = {
+            name: one.model_copy(update={"power_w": repeated(one.power_w)})
+            for name, one in self.power_domains.items()
+        }
+        return self.model_copy(update=changed)
+
+    def under(
+        self, signal: Signal, start: str | datetime, shortest_slot_s: float | None = None
+    ) -> ShiftingInstance:
         """Return the instance with the caps of a signal beside its own, by slot.
 
         Parameters
         ----------
         start : str or datetime
             When the horizon begins, with a zone.
+        shortest_slot_s : float, optional
+            Slots are split as by `split`, so that the caps follow the signal; None leaves them as they are.
 
         Raises
         ------
         ValueError
             For a domain that the instance does not have, and a time without a zone.
         """
-        begin_s = start_time(start).timestamp()
-        edges_s = np.array([begin_s + self.slot_s * slot for slot in range(self.slots + 1)])
+        if shortest_slot_s is not None:
+            return self.split(signal, start, shortest_slot_s).under(signal, start)
+        edges_s = start_time(start).timestamp() + self.begin_s
         least = {d: signal.limit(d).least(edges_s[:-1], edges_s[1:]) for d in signal.domains}
         for strange in least.keys() - {None, *self.power_domains}:
             require_known("signal: power domain", strange or "", self.power_domains)
@@ -201,10 +255,37 @@ class ShiftingInstance(Strict):
         return self.tables[job.options] if isinstance(job.options, str) else job.options
 
 
-def _lower(power_w: PowerCap | None, limit_w: FloatArray) -> list[float]:
+_SERIES = ("slot_s", "carbon_g_per_kwh", "price_per_kwh", "power_w")
+"""Fields that may have a number per slot."""
+_ROUNDING = 1e-9
+
+
+def _with_cuts(edges_s: FloatArray, cuts_s: FloatArray, shortest_s: float) -> FloatArray:
+    """Edges of slots, and the cuts between them that leave no slot shorter than so many seconds."""
+    for cut_s in cuts_s:
+        at = int(np.searchsorted(edges_s, cut_s))
+        around_s = np.abs(edges_s[max(0, at - 1) : at + 1] - cut_s)
+        if 0 < at < len(edges_s) and around_s.min() >= shortest_s * (1 - _ROUNDING):
+            edges_s = np.insert(edges_s, at, cut_s)
+    return edges_s
+
+
+def _parts(edges_s: FloatArray, shortest_s: float) -> FloatArray:
+    """Edges of as many equal parts of every slot as are no shorter than so many seconds."""
+    counts = np.maximum(np.diff(edges_s) * (1 + _ROUNDING) // shortest_s, 1).astype(np.int64)
+    spans = zip(edges_s[:-1], edges_s[1:], counts, strict=True)
+    inner = [np.linspace(begin, end, count, endpoint=False) for begin, end, count in spans]
+    return np.append(np.concatenate(inner), edges_s[-1])
+
+
+def by_slot(values: BySlot, slots: int) -> FloatArray:
+    """Return the number of each slot."""
+    return np.array(values[:slots]) if isinstance(values, list) else np.full(slots, values)
+
+
+def _lower(power_w: BySlot | None, limit_w: FloatArray) -> list[float]:
     """The lower of a cap and a limit in each slot; the largest number stands for none."""
-    own_w = np.array(power_w[: len(limit_w)] if isinstance(power_w, list) else power_w or LARGEST)
-    return [float(watts) for watts in np.minimum(limit_w, own_w)]
+    return [float(w) for w in np.minimum(limit_w, by_slot(power_w or LARGEST, len(limit_w)))]
 
 
 def faults_of(instance: ShiftingInstance) -> list[str]:
@@ -218,6 +299,7 @@ def faults_of(instance: ShiftingInstance) -> list[str]:
         *_of_tables(instance),
         *duplicates("job name", instance.jobs),
         *(f"job '{job.name}': {fault}" for job in instance.jobs for fault in _of_job(instance, job)),
+        *_of_slots(instance),
         *_of_pools(instance),
     ]
 
@@ -259,17 +341,22 @@ def _of_pools(instance: ShiftingInstance) -> Iterator[str]:
             yield f"pool '{name}': the running jobs hold {sum(held)} GPUs, it has {pool.gpus}"
 
 
+def _of_slots(instance: ShiftingInstance) -> Iterator[str]:
+    """Jobs that arrive after the last slot has begun, or of which no slot has time for a restart."""
+    last_s, longest_s = float(instance.begin_s[-2]), float(instance.lengths_s.max())
+    for job in instance.jobs:
+        if job.arrival_s > last_s:
+            told = f"leaves no slot of the horizon, the last one begins at {last_s:g}"
+            yield f"job '{job.name}': arrival_s {job.arrival_s:g} {told}"
+        if job.restart_s >= longest_s:
+            told = f"leaves nothing of a slot of {longest_s:g} s"
+            yield f"job '{job.name}': restart_s {job.restart_s:g} {told}"
+
+
 def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:
-    """Times of a job that contradict one another or the slots, bad holdings, and bad options."""
+    """Times of a job that contradict one another, bad holdings, and bad options."""
     if job.deadline_s is not None and job.deadline_s <= job.arrival_s:
         yield f"deadline_s {job.deadline_s:g} is past when it arrives, at {job.arrival_s:g}"
-    if job.arrival_s > instance.horizon_s - instance.slot_s:
-        yield (
-            f"arrival_s {job.arrival_s:g} leaves no slot of the horizon, "
-            f"the last one begins at {instance.horizon_s - instance.slot_s:g}"
-        )
-    if job.restart_s >= instance.slot_s:
-        yield f"restart_s {job.restart_s:g} leaves nothing of a slot of {instance.slot_s:g} s"
     if job.current is not None and job.arrival_s > 0:
         yield f"arrival_s {job.arrival_s:g} contradicts 'current', which says that it runs already"
     if (held := job.current) is not None:

@@ -19,13 +19,14 @@ def _data(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("number", range(3))
 def test_policies_keep_the_limit_below_what_the_sweep_allows(number: int) -> None:
     event = emerald_events.events()[number]
-    limits_w = emerald.slot_limits_w(event)
-    mixed, combined = emerald.allowed(event, limits_w)
+    begin_s = emerald.instance(event).begin_s
+    limits_w = emerald.slot_limits_w(event, begin_s)
+    mixed, combined = emerald.allowed(event, limits_w, begin_s)
     rows = (harness.FOLDER / "emerald.md").read_text(encoding="utf-8")
-    for name, states in emerald.policies(event, limits_w).items():
-        drawn = emerald.drawn(event, states)
+    for name, states in emerald.policies(event, limits_w, begin_s).items():
+        drawn = emerald.drawn(event, states, begin_s)
         assert (drawn <= event.share(np.arange(len(drawn)) + 0.5) * (1 + 1e-9)).all()
-        performance = float(event.weights @ emerald.performances(event, states))
+        performance = float(event.weights @ emerald.performances(event, states, begin_s))
         assert performance < combined <= mixed < 1
         assert f"| {name} | {event.name} | {performance:.4f} |" in rows
     row = next(line for line in rows.splitlines() if line.startswith("| the sweep, mixed"))
@@ -37,7 +38,8 @@ def test_the_problem_is_the_event() -> None:
     event = emerald_events.events()[0]
     instance = emerald.instance(event)
     assert faults_of(instance) == []
-    limits_w = emerald.slot_limits_w(event)
+    limits_w = emerald.slot_limits_w(event, instance.begin_s)
+    assert instance.slots == 20 + 60
     caps_w = np.minimum(instance.power_w, event.baseline_w)
     np.testing.assert_allclose(caps_w, limits_w, rtol=1e-9)
     assert [job.gpus[5] for job in event.jobs] == [32, 32, 48, 48, 48, 48]

@@ -39,9 +39,15 @@ def outcomes(instance: ShiftingInstance) -> Iterator[list[float]]:
             yield sums
 
 
+def lengths(instance: ShiftingInstance) -> list[float]:
+    """Seconds of each slot."""
+    each = instance.slot_s if isinstance(instance.slot_s, list) else [instance.slot_s] * instance.slots
+    return each[: instance.slots]
+
+
 def _idle(instance: ShiftingInstance) -> list[float]:
     watts = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values())
-    joules = [watts * instance.slot_s] * instance.slots
+    joules = [watts * seconds for seconds in lengths(instance)]
     return [0.0, *_amounts(instance, joules, 0.0)]
 
 
@@ -51,7 +57,8 @@ def _amounts(instance: ShiftingInstance, joules: list[float], after: float) -> l
     for forecast in (instance.carbon_g_per_kwh, None, instance.price_per_kwh):
         values = [3.6e6] * instance.slots if forecast is None else forecast
         values = [v / 3.6e6 for v in values[: instance.slots]]
-        mean = sum(values) / len(values)
+        each = lengths(instance)
+        mean = sum(v * seconds for v, seconds in zip(values, each, strict=True)) / sum(each)
         result.append(sum(v * j for v, j in zip(values, joules, strict=True)) + mean * after)
     return result
 
@@ -76,7 +83,7 @@ def schedules(instance: ShiftingInstance, job: ShiftingJob):
 
 
 def _outcome(instance, job, table, rows, choice):
-    slot_s = instance.slot_s
+    each = lengths(instance)
     left, ran, finish = job.remaining_work, job.has_run or job.current is not None, None
     previous = None if job.current is None else (job.current.gpus, job.current.pool, job.current.batch_size)
     joules, cells = [0.0] * instance.slots, []
@@ -84,15 +91,18 @@ def _outcome(instance, job, table, rows, choice):
         if row is None:
             previous = None
             continue
-        if finish is not None or slot * slot_s < job.arrival_s:
+        slot_s, begin_s = each[slot], sum(each[:slot])
+        if finish is not None or begin_s < job.arrival_s:
             return None
         batch = None if table.batch_size is None else table.batch_size[row]
         kind = (table.gpus[row], table.pool[row], batch)
         wasted = job.restart_s if ran and kind != previous else 0.0
+        if wasted >= slot_s:
+            return None
         needs = wasted + left / table.rate[row]
         used = min(slot_s, needs)
         if needs <= slot_s * (1 + 1e-9):
-            finish = slot * slot_s + used
+            finish = begin_s + used
         left = max(0.0, left - (used - wasted) * table.rate[row])
         idle_w = instance.pools[table.pool[row]].idle_power_w
         joules[slot] += used * (table.power_w[row] - table.gpus[row] * idle_w)
@@ -104,7 +114,7 @@ def _outcome(instance, job, table, rows, choice):
             return None
         best = max(rows, key=lambda r: (table.rate[r], -table.power_w[r], -r))
         seconds = left / table.rate[best]
-        finish, after = instance.slots * slot_s + seconds, seconds * table.power_w[best]
+        finish, after = sum(each) + seconds, seconds * table.power_w[best]
     if job.deadline_s is not None and finish > job.deadline_s * (1 + 1e-9):
         return None
     return cells, finish, _amounts(instance, joules, after)

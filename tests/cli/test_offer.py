@@ -116,6 +116,7 @@ def test_wishes_are_told_and_those_beyond_the_horizon(run, day, tmp_path):
         ),
         (("--at", "9:00", "--for", "1h"), "--at: must be in the horizon, from 0 to below 28800 s, got 32400"),
         (("--at", "2026-07-14T01:00Z", "--for", "2h"), "--start must be a date"),
+        (("--at", "1:00", "--for", "1h", "--shortest-slot-s", "60"), "--shortest-slot-s needs --signal"),
         (("--signal", "DAY"), "--start must be a date"),
         (("--signal", "DAY", "--at", "1:00"), "cannot be combined with --signal"),
     ],
@@ -146,6 +147,11 @@ def test_a_generated_horizon_notes_a_start_without_a_zone_and_refuses_domains(ru
     options = ("--jobs", 4, "--slots", 8, "--signal", signal, "--start", "2026-07-14T00:00", "-o", file)
     signal.write_text(json.dumps({"limits": [limit]}))
     assert "'2026-07-14T00:00' has no zone and is UTC" in run("generate", "shifting", *options, code=0).stderr
+    later = limit | {"from": "2026-07-14T02:10Z", "to": "2026-07-14T04:00Z"}
+    signal.write_text(json.dumps({"limits": [later]}))
+    run("generate", "shifting", *options, "--shortest-slot-s", 300, code=0)
+    assert json.loads(file.read_text())["slot_s"] == [3600.0, 3600.0, 600.0, 3000.0, *[3600.0] * 5]
+    assert "4 jobs over 9 slots of 10 min to 1 h" in run("show", file, code=0).stdout
     signal.write_text(json.dumps({"limits": [limit | {"domain": "feed-a"}]}))
     said = "--signal: power domain: 'feed-a' is not known, there is none"
     assert said in run("generate", "shifting", *options, code=2).stderr

@@ -44,7 +44,7 @@ def horizon(seed: int, must_finish: bool = False) -> ShiftingInstance:
 @pytest.mark.parametrize("seed", [1, 4, 7, 9, 12])
 def test_every_cut_loses_what_the_best_plan_under_it_loses(seed: int, must_finish: bool) -> None:
     instance = horizon(seed, must_finish)
-    found = wattsched.offer(instance, 0.0, [instance.slot_s, 2 * instance.slot_s], points=3, gap=SAME)
+    found = wattsched.offer(instance, 0.0, instance.begin_s[1:3].tolist(), points=3, gap=SAME)
     free = least_under(instance, [math.inf] * instance.slots)
     if free is None:
         assert found.termination.reason == "infeasible"
@@ -141,6 +141,35 @@ def test_a_wish_within_slots_is_paid_for_its_own_time(begin: str, end: str, part
     [cut] = wattsched.offer(one_job(must_finish=True), signal=signal, start=START, gap=SAME).cuts
     assert (cut.first_slot, cut.slots) == (1, len(parts))
     assert cut.not_drawn_j == pytest.approx(0.4 * 3.6e6 * sum(parts))
+
+
+def test_slots_are_split_where_a_wish_begins_and_ends() -> None:
+    """Half the watts for five quarters of an hour, in slots of an hour: as long later as half of that."""
+    wish = {"from": "2026-07-14T13:15Z", "to": "2026-07-14T14:30Z", "power_w": 450.0, "worth_per_kwh": 1.0}
+    lower = wish | {"from": "2026-07-14T14:45Z", "to": "2026-07-14T16:00Z", "power_w": 440.0}
+    signal = Signal.model_validate({"limits": [wish, lower]})
+    found = wattsched.offer(one_job(), signal=signal, start=START, shortest_slot_s=60.0, gap=SAME)
+    assert found.slot_s == [3600.0, 900.0, 2700.0, 1800.0, 900.0, 900.0, 3600.0]
+    first, second = found.cuts
+    assert (first.first_slot, first.slots, second.first_slot, second.slots) == (2, 2, 5, 2)
+    assert [first.not_drawn_j, second.not_drawn_j] == pytest.approx([0.5 * 3.6e6, (0.1 - 0.075) * 3.6e6])
+    assert [first.loss, second.loss] == pytest.approx([2250.0, 900.0])
+
+
+@pytest.mark.parametrize(
+    ("at_s", "lasts_s", "slots"),
+    [
+        (0.0, 60.0, range(1)),
+        (60.0, 200.0, range(1, 2)),
+        (60.0, 201.0, range(1, 3)),
+        (59.0, 2.0, range(2)),
+        (860.0, 10.0, range(3, 4)),
+    ],
+)
+def test_an_event_takes_the_slots_that_it_touches(at_s: float, lasts_s: float, slots: range) -> None:
+    instance = one_job(remaining_work=300.0).model_copy(update={"slot_s": [60.0, 200.0, 600.0, 700.0]})
+    cuts = wattsched.offer(instance, at_s, [lasts_s], points=1, gap=SAME).cuts
+    assert {(cut.first_slot, cut.slots) for cut in cuts} == {(slots.start, len(slots))}
 
 
 def test_a_horizon_begins_at_a_time_with_a_zone() -> None:

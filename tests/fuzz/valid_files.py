@@ -76,7 +76,7 @@ SHIFTING = {
     "problem": "shifting",
     "objective": "carbon",
     "slots": 6,
-    "slot_s": 600.0,
+    "slot_s": [600.0, 60.0, 5.0, 600.0, 900.0, 600.0, 30.0],
     "carbon_g_per_kwh": [100.0, 300.0, 200.0, 50.0, 400.0, 100.0],
     "price_per_kwh": [0.1, 0.2, 0.3, 0.1, 0.1, 0.2],
     "budgets": {"energy_j": 1e9, "average_completion_s": 1e5},

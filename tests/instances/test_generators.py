@@ -242,6 +242,7 @@ def test_running_jobs_of_philly_fill_the_cluster() -> None:
         ("sharing", {"power_fraction": 0.0}, "power_fraction: must be above 0"),
         ("shifting", {"slots": 1}, "slots: must be"),
         ("shifting", {"slot_s": 10.0}, "slot_s: must be"),
+        ("shifting", {"shortest_slot_s": 60.0}, "shortest_slot_s: slots are split where a signal changes"),
         ("shifting", {"start": "2022-01-01"}, "start: '2022-01-01' is a time in a file"),
         ("shifting", {"carbon_fraction": 2.0}, "carbon_fraction: must be"),
         ("shifting", {"completion_factor": 0.5}, "completion_factor: must be"),

@@ -10,7 +10,10 @@ OBJECTIVES = ("mean-completion", "carbon", "energy", "money")
 
 
 def tiny(seed: int) -> ShiftingInstance:
-    """One to three jobs, two to four slots, one to three options; a quarter with budgets that bind."""
+    """One to three jobs, two to four slots, one to three options; a quarter with budgets that bind.
+
+    Every third has slots of several lengths, some of them too short for restarts.
+    """
     rng = random.Random(seed)
     n_jobs = rng.choice([1, 2, 2, 3])
     slots = rng.choice([2, 3] if n_jobs > 2 else [2, 3, 4])
@@ -21,10 +24,14 @@ def tiny(seed: int) -> ShiftingInstance:
     }
     free = {name: pool["gpus"] for name, pool in pools.items()}
     jobs = [_job(rng, j, slots, slot_s, pools, free) for j in range(n_jobs)]
+    lengths_s = _lengths(seed, slots, slot_s) if seed % 3 == 2 else slot_s
+    if seed % 3 == 2:
+        for job in jobs:
+            job["arrival_s"] = min(job.get("arrival_s", 0.0), sum(lengths_s[: slots - 1]))
     document = {
         "problem": "shifting",
         "slots": slots,
-        "slot_s": slot_s,
+        "slot_s": lengths_s,
         "carbon_g_per_kwh": [rng.choice([0.0, 50.0, 120.0, 400.0]) for _ in range(slots)],
         "price_per_kwh": [rng.choice([0.05, 0.1, 0.4]) for _ in range(slots)],
         "pools": pools,
@@ -32,6 +39,14 @@ def tiny(seed: int) -> ShiftingInstance:
         "jobs": jobs,
     }
     return ShiftingInstance.model_validate({**document, "budgets": _budgets(rng, n_jobs, slots, slot_s)})
+
+
+def _lengths(seed: int, slots: int, slot_s: float) -> list[float]:
+    """Seconds of slots, the longest of which has time for all restarts; perhaps one more, which is cut."""
+    rng = random.Random(seed)
+    lengths_s = [slot_s * rng.choice([0.25, 0.5, 0.6, 1.0, 1.5]) for _ in range(slots + rng.randrange(2))]
+    lengths_s[rng.randrange(slots)] = slot_s
+    return lengths_s
 
 
 def _job(rng: random.Random, j: int, slots: int, slot_s: float, pools: dict, free: dict) -> dict:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
-from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
+from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob, by_slot
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray, IntArray
@@ -27,19 +28,20 @@ BUDGETS = {
 
 
 def per_joule(instance: ShiftingInstance) -> dict[str, FloatArray]:
-    """Joules, grams and money of a joule: in every slot and, last, after the horizon, at the average."""
+    """Joules, grams and money of a joule: in every slot and, last, after it, on average over time."""
     found = {"energy_j": np.ones(instance.slots)}
     if instance.carbon_g_per_kwh is not None:
         found["carbon_g"] = np.array(instance.carbon_g_per_kwh[: instance.slots]) / J_PER_KWH
     if instance.price_per_kwh is not None:
         found["money"] = np.array(instance.price_per_kwh[: instance.slots]) / J_PER_KWH
-    return {name: np.append(line, line.mean()) for name, line in found.items()}
+    part = instance.lengths_s / instance.horizon_s
+    return {name: np.append(line, line @ part) for name, line in found.items()}
 
 
 def standing_of(instance: ShiftingInstance) -> dict[str, float]:
     """Return the joules, grams and money of all GPUs if they are idle throughout."""
-    joules = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values()) * instance.slot_s
-    return {name: float(line[:-1].sum()) * joules for name, line in per_joule(instance).items()}
+    joules = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values()) * instance.lengths_s
+    return {name: float(line[:-1] @ joules) for name, line in per_joule(instance).items()}
 
 
 def caps_of(instance: ShiftingInstance) -> dict[str, tuple[list[str], FloatArray, float]]:
@@ -52,11 +54,16 @@ def caps_of(instance: ShiftingInstance) -> dict[str, tuple[list[str], FloatArray
     return {
         name: (
             pools,
-            np.array(watts[: instance.slots] if isinstance(watts, list) else [watts] * instance.slots),
+            by_slot(watts, instance.slots),
             sum(instance.pools[pool].gpus * instance.pools[pool].idle_power_w for pool in pools),
         )
         for name, (pools, watts) in found.items()
     }
+
+
+def first_slot(job: ShiftingJob, begin_s: FloatArray) -> int:
+    """First slot that a job may run in, by the begin of every slot."""
+    return int(np.searchsorted(begin_s, job.arrival_s * (1 - ROUNDING)))
 
 
 def most_left(instance: ShiftingInstance, job: ShiftingJob) -> float:
@@ -75,9 +82,8 @@ def most_left(instance: ShiftingInstance, job: ShiftingJob) -> float:
         if held is not None
         and (table.gpus[row], table.pool[row], batch[row]) == (held.gpus, held.pool, held.batch_size)
     ]
-    able_s = (
-        instance.horizon_s - math.ceil(job.arrival_s * (1 - ROUNDING) / instance.slot_s) * instance.slot_s
-    )
+    begin_s = instance.begin_s
+    able_s = float(begin_s[-1] - begin_s[first_slot(job, begin_s)])
     return job.remaining_work - job.least_progress * max(table.rate[row] for row in same or rows) * able_s
 
 
@@ -98,9 +104,12 @@ def after_horizon(instance: ShiftingInstance, table: OptionTable) -> tuple[float
 class _Sums:
     """Totals of the jobs: ``joules`` by slot and, last, after the horizon, GPUs by pool and slot.
 
-    `extra_w` is what they draw above idle GPUs, by pool and slot, at its most.
+    `extra_w` is what they draw above idle GPUs, by pool and slot, at its most. Slots begin at `begin_s`, and
+    last for `slot_s`.
     """
 
+    slot_s: list[float]
+    begin_s: list[float]
     joules: FloatArray
     held: dict[str, IntArray]
     busy_gpu_s: dict[str, FloatArray]  # less than held in slots in which jobs end
@@ -143,6 +152,8 @@ def draw_of(instance: ShiftingInstance, decision: ShiftingDecision) -> tuple[Flo
 def _sums_of(instance: ShiftingInstance, decision: ShiftingDecision) -> _Sums:
     """Follow all jobs through their slots, and find what is wrong with jobs and GPUs."""
     sums = _Sums(
+        slot_s=instance.lengths_s.tolist(),
+        begin_s=instance.begin_s.tolist(),
         joules=np.zeros(instance.slots + 1),
         held={name: np.zeros(instance.slots, dtype=np.int64) for name in instance.pools},
         busy_gpu_s={name: np.zeros(instance.slots) for name in instance.pools},
@@ -157,18 +168,18 @@ def _sums_of(instance: ShiftingInstance, decision: ShiftingDecision) -> _Sums:
         for slot in np.flatnonzero(sums.held[name] > pool.gpus):
             held = sums.held[name][slot]
             sums.faults.append(f"slot {slot}: {held} GPUs of pool '{name}' are used, it has {pool.gpus}")
-        sums.joules[:-1] += pool.idle_power_w * (pool.gpus * instance.slot_s - sums.busy_gpu_s[name])
+        sums.joules[:-1] += pool.idle_power_w * (pool.gpus * instance.lengths_s - sums.busy_gpu_s[name])
     return sums
 
 
 def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | None, sums: _Sums) -> None:
     """Run one job through its slots, and add what it draws, holds and does wrong to the sums."""
-    table, slot_s, who = instance.table_of(job), instance.slot_s, f"job '{job.name}'"
+    table, who = instance.table_of(job), f"job '{job.name}'"
     assert table.rate is not None, "instances whose tables give completion times are refused"
     held = job.current
     kind = None if held is None else (held.gpus, held.pool, held.batch_size)
     started, left, last, finish_s = job.has_run or held is not None, job.remaining_work, -1, None
-    row_of_slot, faults = _slots(instance, job, table, schedule)
+    row_of_slot, faults = _slots(job, table, schedule, sums.begin_s)
     sums.faults += faults
     for slot, row in sorted(row_of_slot.items()):
         gpus, pool, power_w, rate = table.gpus[row], table.pool[row], table.power_w[row], table.rate[row]
@@ -180,10 +191,13 @@ def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | N
         new = (gpus, pool, None if table.batch_size is None else table.batch_size[row])
         restarts = started and (new != kind or slot != last + 1)
         lost_s = job.restart_s if restarts else 0.0
+        slot_s, begin_s = sums.slot_s[slot], sums.begin_s[slot]
+        if lost_s >= slot_s:
+            sums.faults.append(f"{who} restarts in slot {slot}, whose {slot_s:.6g} s are too short for it")
         able, used_s = rate * (slot_s - lost_s), slot_s
         if left <= able + ROUNDING * rate * slot_s:
             used_s = lost_s + min(left, able) / rate
-            finish_s = slot * slot_s + used_s
+            finish_s = begin_s + used_s
         left -= able
         sums.joules[slot] += power_w * used_s
         sums.busy_gpu_s[pool][slot] += gpus * used_s
@@ -205,19 +219,19 @@ def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | N
 
 
 def _slots(
-    instance: ShiftingInstance, job: ShiftingJob, table: OptionTable, schedule: Schedule | None
+    job: ShiftingJob, table: OptionTable, schedule: Schedule | None, begin_s: Sequence[float]
 ) -> tuple[dict[int, int], list[str]]:
     """Return the row of the job's table in every slot in which it runs, and the faults of runs left out."""
     rows: dict[int, int] = {}
-    faults = []
+    faults, slots = [], len(begin_s) - 1
     for run in () if schedule is None else schedule.runs:
         name = f"job '{job.name}': run from slot {run.first_slot}"
         row, end = _row(table, run), run.first_slot + run.slots
         if row is None:
             faults.append(f"{name}: no row of its table has these settings")
-        elif end > instance.slots:
-            faults.append(f"{name}: reaches slot {end - 1}, the horizon has {instance.slots} slots")
-        elif run.first_slot * instance.slot_s < job.arrival_s * (1 - ROUNDING):
+        elif end > slots:
+            faults.append(f"{name}: reaches slot {end - 1}, the horizon has {slots} slots")
+        elif begin_s[run.first_slot] < job.arrival_s * (1 - ROUNDING):
             faults.append(f"{name}: begins before the job arrives at {job.arrival_s:g} s")
         elif any(slot in rows for slot in range(run.first_slot, end)):
             faults.append(f"{name}: overlaps another run of the job")

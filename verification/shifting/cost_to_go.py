@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,21 +35,21 @@ _MARGIN = 1e-7
 
 
 class _Move:
-    """Every option for a slot of which `lost_s` are lost; arrays by option and level of work left.
+    """Every option for `slot_s` seconds of which `lost_s` are lost; arrays by option and level of work left.
 
     `end_s` is when the work ends, from the slot's beginning on, 0 where it does not, and `delay` what that is
     charged. Joules are those above idle: of this work, of the whole slot (`most_joules`), and of the next
     level's work (`joules_up`).
     """
 
-    def __init__(self, job: PricedJob, work: FloatArray, lost_s: float):
+    def __init__(self, job: PricedJob, work: FloatArray, slot_s: float, lost_s: float):
         options = job.options
         needs_s = lost_s + work / options.rate[:, None]
-        self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
-        self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
-        self.most_joules = options.extra_w[:, None] * job.slot_s
+        self.ends = needs_s <= slot_s * (1 + ROUNDING)
+        self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, slot_s)
+        self.most_joules = options.extra_w[:, None] * slot_s
         step = work[1]  # one level
-        next_s = np.minimum(needs_s + step / options.rate[:, None], job.slot_s)
+        next_s = np.minimum(needs_s + step / options.rate[:, None], slot_s)
         self.joules_up = options.extra_w[:, None] * next_s
         self.end_s = np.where(self.ends, needs_s, 0.0)
         self.delay = job.delay * self.end_s
@@ -83,12 +84,14 @@ class CostToGo:
         self.n, self.step, self.paid = len(rate), job.work / levels, job.pays_for_joules(job.first)
         self.level = np.arange(levels + 1)
         work = np.asarray(self.step * self.level, dtype=np.float64)
-        self.moves = {lost_s: _Move(job, work, lost_s) for lost_s in (0.0, job.restart_s)}
-        exact = np.arange(job.slots + 1)[:, None] * (rate * job.slot_s / self.step)
+        # Successive slots are often as long.
+        self._move = lru_cache(4)(partial(_Move, job, work))
+        exact = job.begin_s[:, None] * (rate / self.step)
         self.floor = np.floor(exact)
         behind = exact - self.floor
         worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]  # at the end of a slot or of any later one
-        self.makes_up = worst - behind[1:] + _MARGIN
+        # Short slots may be lost in the rounding of long sums.
+        self.makes_up = worst - behind[1:] + _MARGIN + job.slots * np.finfo(float).eps * exact[-1]
         # Where an option's levels begin in costs of all options one after another.
         self.row = (np.arange(self.n) * len(self.level))[:, None]
         members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
@@ -116,9 +119,12 @@ class CostToGo:
 
     def _fill(self, slot: int, later: FloatArray, now: FloatArray) -> None:
         """Fill in the costs from a slot on, by state and level, from those of the next slot."""
-        # Of options that begin after a restart, or for the first time, or that go on.
-        again = self._run(slot, later, self._first(slot, self.job.restart_s), self.job.restart_s)
-        start = again if self.job.restart_s == 0 else self._run(slot, later, self._first(slot, 0.0), 0.0)
+        # Of options that begin for the first time, or after a restart, or that go on.
+        start = again = self._run(slot, later, self._first(slot, 0.0), 0.0)
+        if (lost_s := self.job.restart_s) >= self.job.slot_s[slot]:
+            again = np.full_like(start, math.inf)
+        elif lost_s:
+            again = self._run(slot, later, self._first(slot, lost_s), lost_s)
         going_on = self._run(slot, later, self.floor[slot + 1] - self.floor[slot], 0.0)
         # The least of the options of every kind.
         (_, options), *more = self.ranks
@@ -137,7 +143,7 @@ class CostToGo:
 
     def _first(self, slot: int, lost_s: float) -> FloatArray:
         """Levels that options do in a slot in which they begin, rounded up so as never to fall behind."""
-        able = self.job.options.rate * (self.job.slot_s - lost_s) / self.step
+        able = self.job.options.rate * (self.job.slot_s[slot] - lost_s) / self.step
         return np.asarray(np.ceil(able + self.makes_up[slot]))
 
     def _run(self, slot: int, later: FloatArray, done: FloatArray, lost_s: float) -> FloatArray:
@@ -145,18 +151,19 @@ class CostToGo:
 
         `later` are the costs from the next slot on, by state and level; `done` the levels that options do.
         """
-        job, move = self.job, self.moves[lost_s]
+        job, slot_s = self.job, float(self.job.slot_s[slot])
+        move = self._move(slot_s, lost_s)
         if self.paid:
             return self._run_paid(slot, later, move, lost_s)
         index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
         index += self.row
         cost: FloatArray = np.take(later, index)
         if slot < job.first_end:  # what is through with its work runs on
-            cost += (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
+            cost += (job.joule[slot] * job.options.extra_w * slot_s + job.gpu[slot])[:, None]
             return cost
-        begin_s = slot * job.slot_s
+        begin_s = float(job.begin_s[slot])
         np.copyto(cost, job.delay * begin_s, where=move.ends)
-        if begin_s + job.slot_s > job.deadline_s:
+        if begin_s + slot_s > job.deadline_s:
             cost[move.ends & (begin_s + move.end_s > job.deadline_s)] = math.inf
         if begin_s < job.after_s:
             cost += job.delay * np.maximum(job.after_s - begin_s, move.end_s) * move.ends
@@ -169,13 +176,13 @@ class CostToGo:
     def _run_paid(self, slot: int, later: FloatArray, move: _Move, lost_s: float) -> FloatArray:
         """Return what `_run` does where joules are paid for, in this slot or another."""
         job, joule = self.job, self.job.joule[slot]
-        able = (job.options.rate * (job.slot_s - lost_s) / self.step)[:, None]
+        able = (job.options.rate * (job.slot_s[slot] - lost_s) / self.step)[:, None]
         fit, more = np.floor(able - _MARGIN), np.ceil(able + _MARGIN)
         left = [np.maximum(self.level - done, 0).astype(np.int64) for done in (fit, fit + 1, more)]
         cost = np.minimum.reduce([np.take(later, self.row + index) for index in left])
         cost = np.where(self.level + 1 + _MARGIN > able, cost + joule * move.most_joules, math.inf)
         if slot >= job.first_end:
-            end_s = slot * job.slot_s + move.end_s
+            end_s = job.begin_s[slot] + move.end_s
             ended = job.delay * np.maximum(end_s, job.after_s)
             ended += joule * (move.joules if joule >= 0.0 else move.joules_up)
             cost = np.minimum(cost, np.where(move.ends & (end_s <= job.deadline_s), ended, math.inf))
@@ -277,16 +284,18 @@ def begin(job: PricedJob, to_go: CostToGo) -> Followed:
 
 def run_slot(job: PricedJob, slot: int, before: Followed, to_go: CostToGo) -> tuple[Ends, Followed]:
     """Return what follows in a slot from every option and a pause: schedules that end, and that go on."""
-    options, full = job.options, job.options.rate * job.slot_s
+    options, slot_s = job.options, float(job.slot_s[slot])
+    full = options.rate * slot_s
     never = before.state == NEVER
     free = (before.kind[:, None] == options.kind) | never[:, None]
     lost_s = np.where(free, 0.0, job.restart_s)
     able, left = full - options.rate * lost_s, before.left[:, None]
     # Twice what counts as rounding, so that nothing ends later here than in truth.
     ends = left <= able + 2 * ROUNDING * full
-    used_s = np.where(ends, lost_s + np.minimum(left, able) / options.rate, job.slot_s)
+    used_s = np.where(ends, lost_s + np.minimum(left, able) / options.rate, slot_s)
     cost = before.cost[:, None] + job.gpu[slot] + job.joule[slot] * options.extra_w * used_s
-    end_s = slot * job.slot_s + used_s
+    cost[lost_s >= slot_s] = math.inf
+    end_s = job.begin_s[slot] + used_s
     in_time = ends & (end_s <= job.deadline_s) & (slot >= job.first_end)
     ended = np.where(in_time, cost + job.delay * np.maximum(end_s, job.after_s), math.inf)
     # What is a rounding away from its end may as well go on.

@@ -64,21 +64,20 @@ class LeastCost:
         """
         job, options = self.job, self.job.options
         none = np.zeros((1, self.n_options))
-        full_slot = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
+        full_slot = options.gpu + np.outer(job.joule[:-1] * job.slot_s, options.extra_w)
         spent = np.concatenate([none, np.cumsum(full_slot, axis=0)])
         forbidden = np.concatenate([none, np.cumsum(np.isinf(job.gpu), axis=0)])
-        needs_s = job.work / options.rate + (job.restart_s if job.ran else 0.0)
-        # A run that takes longer than there are slots is not valid, however long.
-        needed = np.minimum(np.ceil(needs_s / job.slot_s - 1e-6), job.slots + 1.0).astype(np.int64)
-        # Slots that a run fills before its last one, and what it uses of that.
-        before = np.maximum(needed - 1, 0)
-        used_s = needs_s - before * job.slot_s
-        begun = np.arange(job.first, job.slots)[:, None]
-        last = np.minimum(begun + before, job.slots - 1)
-        option, end_s = np.arange(self.n_options), last * job.slot_s + used_s
+        lost_s = job.restart_s if job.ran else 0.0
+        needs_s = job.work / options.rate + lost_s
+        begun, option = np.arange(job.first, job.slots)[:, None], np.arange(self.n_options)
+        end_s = job.begin_s[begun] + needs_s
+        # The slot of the end, if that is within the horizon, and what the run uses of it.
+        ends = np.maximum(np.searchsorted(job.begin_s * (1 + ROUNDING), end_s) - 1, begun)
+        last = np.minimum(ends, job.slots - 1)
+        used_s = needs_s - (job.begin_s[last] - job.begin_s[begun])
         cost = spent[last, option] - spent[begun[:, 0]] + options.gpu[last, option]
         cost += job.joule[last] * options.extra_w * used_s + job.delay * np.maximum(end_s, job.after_s)
-        valid = (begun + before < job.slots) & (end_s <= job.deadline_s)
+        valid = (ends < job.slots) & (end_s <= job.deadline_s) & (lost_s < job.slot_s[begun])
         # What is held would go on without the restart that is counted here.
         valid &= (begun > job.first) | (options.kind != job.held)
         valid &= forbidden[last + 1, option] == forbidden[begun[:, 0]]
@@ -144,10 +143,10 @@ def end_of(job: PricedJob, most: float) -> int:
     """Slot from which on a schedule that still runs costs more than `most`, or misses the job's deadline."""
     # What is left for delay once joules have cost their least. It may be all rounding where prices are high.
     room = most + ROUNDING * abs(most) - job.least_for_joules
-    due = job.slots if job.deadline_s >= job.slots * job.slot_s else math.ceil(job.deadline_s / job.slot_s)
-    if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
+    due = min(int(np.searchsorted(job.begin_s, job.deadline_s)), job.slots)
+    if job.delay <= 0 or room >= job.delay * job.begin_s[-1]:
         return max(job.first, due)
-    return max(job.first, min(due, math.ceil(room / (job.delay * job.slot_s)) + 1))
+    return max(job.first, min(due, int(np.searchsorted(job.begin_s, room / job.delay)) + 1))
 
 
 MOST_LISTED = 5_000
@@ -186,11 +185,11 @@ class Listed(NamedTuple):
         """Cost of every schedule at the prices of the job, completion from its arrival on, shape (n,)."""
         options, slots = job.options, job.slots
         slot, runs = np.arange(slots), self.option != PAUSE
-        full_slot = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
+        full_slot = options.gpu + np.outer(job.joule[:-1] * job.slot_s, options.extra_w)
         spent = np.where(runs, full_slot[slot, self.option], 0.0).sum(axis=1)
         last = slots - 1 - np.argmax(runs[:, ::-1], axis=1)  # slot with a run
-        unused_s = np.where(self.ended, (last + 1) * job.slot_s - self.finish_s, 0.0)
-        after_s = np.where(self.ended, 0.0, self.finish_s - slots * job.slot_s)
+        unused_s = np.where(self.ended, job.begin_s[last + 1] - self.finish_s, 0.0)
+        after_s = np.where(self.ended, 0.0, self.finish_s - job.begin_s[-1])
         final = self.option[np.arange(len(last)), last]
         _, after_w = options.after
         spent += job.joule[-1] * after_w * after_s
@@ -252,7 +251,7 @@ def schedules_up_to(job: PricedJob, most: float) -> Listed:
     if end == job.slots:
         left = np.flatnonzero(followed.cost + job.unfinished(followed.left) <= most)
         rate, _ = job.options.after
-        ends_s = job.slots * job.slot_s + followed.left[left] / rate
+        ends_s = job.begin_s[-1] + followed.left[left] / rate
         found.append(Listed(option[left], ends_s, np.zeros(len(left), dtype=bool)))
     return Listed.joined(found)
 

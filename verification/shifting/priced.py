@@ -21,7 +21,7 @@ from wattsched.instances.sizing.job import OptionTable
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.fields import Strict
 from wattsched.verification.report import ROUNDING
-from wattsched.verification.shifting.checker import after_horizon, fitting_rows, most_left
+from wattsched.verification.shifting.checker import after_horizon, first_slot, fitting_rows, most_left
 from wattsched.verification.tree import Taken, read_split
 
 
@@ -236,6 +236,8 @@ class PricedJob:
     arrival_s : float
     first, slots : int
         First slot that the job may run in, and slots of the horizon.
+    slot_s, begin_s : float arrays, shapes (slots,) and (slots + 1,)
+        Seconds of each slot, and up to its begin; the last begin is the end of the horizon.
     deadline_s : float
         Infinite for none.
     ran : bool
@@ -255,9 +257,8 @@ class PricedJob:
     ):
         held = job.current
         self.options, self.delay, self.joule = options, delay, joule
-        self.slot_s, self.slots = instance.slot_s, instance.slots
-        self.arrival_s = job.arrival_s
-        self.first = math.ceil(job.arrival_s * (1 - ROUNDING) / instance.slot_s)
+        self.slot_s, self.begin_s, self.slots = instance.lengths_s, instance.begin_s, instance.slots
+        self.arrival_s, self.first = job.arrival_s, first_slot(job, self.begin_s)
         self.work, self.restart_s, self.must_finish = job.remaining_work, job.restart_s, job.must_finish
         self.most_left = most_left(instance, job) + 2 * ROUNDING * job.remaining_work
         self.deadline_s = math.inf if job.deadline_s is None else job.deadline_s * (1 + ROUNDING)
@@ -279,7 +280,7 @@ class PricedJob:
         if not self.pays_for_joules(self.first):
             return self.work * float((options.extra_w / options.rate).min()) * float(joule.min())
         paid = np.minimum(joule, 0.0)
-        inside_s, after_s = float(paid[:-1].sum()) * self.slot_s, float(paid[-1]) * self.work / rate
+        inside_s, after_s = float(paid[:-1] @ self.slot_s[self.first :]), float(paid[-1]) * self.work / rate
         return inside_s * float(options.extra_w.max()) + after_s * power_w
 
     def unfinished(self, work: FloatArray, up_to: FloatArray | None = None) -> FloatArray:
@@ -289,7 +290,7 @@ class PricedJob:
         """
         rate, power_w = self.options.after
         seconds = work / rate
-        end_s = self.slots * self.slot_s + seconds
+        end_s = self.begin_s[-1] + seconds
         drawn_s = seconds if up_to is None or self.joule[-1] >= 0.0 else up_to / rate
         cost = self.delay * np.maximum(end_s, self.after_s) + self.joule[-1] * power_w * drawn_s
         forbidden = (end_s > self.deadline_s) | self.must_finish | (work > self.most_left)

@@ -173,7 +173,8 @@ def test_cuts_are_steps_over_what_no_plan_beats() -> None:
         ended = TerminationReport.model_construct(reason="feasible" if k == 2 else "optimal")
         loss = {"loss": 3600.0 * k * slots, "least_loss": 900.0 * k}
         loss["result"] = Result.model_construct(termination=ended)
-        return Cut.model_construct(first_slot=1, slots=slots, power_w=500.0 * k, **(loss | more))
+        about = {"first_slot": 1, "slots": slots, "lasts_s": [1800.0 * slots], "power_w": 500.0 * k}
+        return Cut.model_construct(**(about | loss | more))
 
     cuts = [*(cut(slots, k) for slots in (1, 2) for k in (1, 2)), cut(2, 4, loss=None)]
     axes = plot.frontier(offer(*cuts))

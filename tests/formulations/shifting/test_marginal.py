@@ -32,6 +32,21 @@ def test_decisions_are_valid_and_deterministic() -> None:
     assert found >= 6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_jobs_restart_in_no_slot_that_is_too_short(seed: int) -> None:
+    """Where they would, they go on as before, or pause."""
+    instance, rng = (
+        shifting_horizon(jobs=25, slots=24, seed=seed, carbon_fraction=0.9),
+        np.random.default_rng(seed),
+    )
+    unequal = instance.model_copy(update={"slot_s": rng.choice([120.0, 300.0, 1800.0, 3600.0], 24).tolist()})
+    changes = {"arrival_s": 0.0, "deadline_s": None, "restart_s": 300.0}
+    jobs = [job.model_copy(update=changes | {"has_run": bool(rng.random() < 0.5)}) for job in unequal.jobs]
+    decision = greedy(horizon_of(unequal.model_copy(update={"jobs": jobs})), "mean-completion")
+    assert decision is not None
+    assert not check(unequal.model_copy(update={"jobs": jobs}), decision).faults
+
+
 def test_one_job_takes_the_cleanest_slots() -> None:
     """CarbonScaler's case: one concave job, least carbon by steps of most work per gram."""
     instance = ShiftingInstance.model_validate(

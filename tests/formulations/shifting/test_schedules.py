@@ -118,7 +118,7 @@ def random_prices(instance: ShiftingInstance, horizon: Horizon, rng: np.random.G
     """Prices of the size that they have: some cells free, some budgets cheap."""
     which = OBJECTIVES.index(instance.objective)
     typical = np.maximum(np.abs(horizon.budget), 1e-9)
-    unit = 1.0 if which else horizon.slots * horizon.slot_s
+    unit = 1.0 if which else float(horizon.begin_s[-1])
     limited = np.isfinite(horizon.budget)
     criteria = np.where(limited, rng.random(4) * unit / np.where(limited, typical, 1.0), 0.0)
     criteria[which] += 1.0
@@ -157,11 +157,13 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
         assert np.median(guided - least) <= 0.01 * size
 
 
+@pytest.mark.parametrize("lengths", [[3600.0], [600.0, 60.0, 7200.0, 3600.0]])
 @pytest.mark.parametrize("objective", ["mean-completion", "carbon"])
-def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str) -> None:
+def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str, lengths: list[float]) -> None:
     """Jobs of up to dozens of slots, decided in windows and between levels, against the exact least costs."""
     factor = 3.0 if objective == "carbon" else None
     instance = shifting_horizon(jobs=30, slots=30, seed=5, completion_factor=factor)
+    instance = instance.model_copy(update={"slot_s": np.resize(lengths, 30).tolist()})
     horizon, which = horizon_of(instance), OBJECTIVES.index(objective)
     found = generate(horizon, which, SchedulePricing(horizon), schedules._first(horizon, which), Timer())
     lp = found.master.cost + horizon.idle_use[which]
@@ -178,7 +180,7 @@ def test_a_job_is_priced_among_others_as_it_is_alone(seed: int) -> None:
     for job in document["jobs"]:
         job["restart_s"], job["has_run"] = float(rng.choice([0.0, 60.0, 400.0])), bool(rng.random() < 0.5)
     horizon = horizon_of(ShiftingInstance.model_validate(document))
-    unit, cells = horizon.slots * horizon.slot_s, horizon.n_cells
+    unit, cells = float(horizon.begin_s[-1]), horizon.n_cells
     prices = Prices(np.array([1.0, 0.0, 0.0, 0.0]), unit / horizon.slots * rng.random(cells))
     pricing, free = SchedulePricing(horizon), np.full(cells, np.inf)
     together = pricing.cheapest(prices)

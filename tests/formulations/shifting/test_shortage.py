@@ -107,6 +107,16 @@ def test_a_job_none_of_whose_schedules_ends_in_time() -> None:
     assert solve(instance).termination.reason == "infeasible"
 
 
+def test_a_job_that_has_no_slot_for_its_restart_in_time() -> None:
+    """It cannot start in the first slot, and loses too much of the second."""
+    unequal = {"slot_s": [600.0, 4000.0]}
+    late = _one_job(must_finish=True, restart_s=700.0, has_run=True).model_copy(update=unequal)
+    told = "job 'job' cannot do its work in time with restarts in slots that are long enough, even alone"
+    assert solve(late).termination.detail == told
+    ready = _one_job(must_finish=True, restart_s=700.0).model_copy(update=unequal)
+    assert solve(ready).termination.reason == "optimal"
+
+
 def random_prices(instance: ShiftingInstance, rng: random.Random) -> dict[str, float]:
     rows = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
     rows += [name for name, field in BUDGETS.items() if getattr(instance.budgets, field) is not None]

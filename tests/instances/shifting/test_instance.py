@@ -41,6 +41,16 @@ def top(**fields: Any) -> Any:
     return lambda document: document.update(fields)
 
 
+def _unequal(**fields: Any) -> Any:
+    """Slots of 100, 900 and 500 s, and a number more than there are slots."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["slot_s"] = [100.0, 900.0, 500.0, 9000.0]
+        job(**fields)(document)
+
+    return change
+
+
 def options(**fields: Any) -> Any:
     return lambda document: document["jobs"][0]["options"].update(fields)
 
@@ -75,6 +85,11 @@ def test_options_may_be_a_list_of_rows() -> None:
     ("change", "words"),
     [
         (top(carbon_g_per_kwh=[1.0, 2.0]), "carbon_g_per_kwh has 2 numbers but the horizon has 3 slots"),
+        (top(slot_s=[60.0, 60.0]), "slot_s has 2 numbers but the horizon has 3 slots"),
+        (top(slot_s=[60.0, 0.0, 60.0]), "slot_s[1]: must be greater than 0, got 0.0"),
+        (top(power_w=[60.0, 0.0, 60.0]), "power_w[1]: must be greater than 0, got 0.0"),
+        (top(slot_s=[]), "slot_s: must not be empty"),
+        (top(slot_s="1 h"), "slot_s: must be a valid number, got '1 h'"),
         (top(carbon_g_per_kwh=[1.0, -2.0, 3.0]), "carbon_g_per_kwh[1]"),
         (top(price_per_kwh=[0.1]), "price_per_kwh has 1 numbers"),
         (top(budgets={"money": 3.0}), "budgets.money needs the forecast 'price_per_kwh'"),
@@ -84,6 +99,11 @@ def test_options_may_be_a_list_of_rows() -> None:
         (job(arrival_s=7200.0, deadline_s=7000.0), "deadline_s 7000 is past when it arrives, at 7200"),
         (job(arrival_s=9000.0), "arrival_s 9000 leaves no slot"),
         (job(restart_s=3600.0), "restart_s 3600 leaves nothing"),
+        (
+            _unequal(arrival_s=1100.0),
+            "1100 leaves no slot of the horizon, the last one begins at 1000",
+        ),
+        (_unequal(restart_s=900.0), "restart_s 900 leaves nothing of a slot of 900 s"),
         (job(arrival_s=100.0, current={"gpus": 1, "pool": "a"}), "contradicts 'current'"),
         (job(current={"gpus": 1, "pool": "b"}), "current.pool 'b' is unknown"),
         (job(current={"gpus": 5, "pool": "a"}), "current.gpus 5 is more than pool 'a' has, 4"),
@@ -102,3 +122,4 @@ def test_options_may_be_a_list_of_rows() -> None:
 )
 def test_faults_are_named(change: Any, words: str) -> None:
     assert words in faults(change)
+    assert "list[" not in faults(change)

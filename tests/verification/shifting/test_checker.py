@@ -76,6 +76,26 @@ def test_capacity_budgets_deadlines_and_arrivals() -> None:
         assert any(words in f for f in check(changed, decided(run(0, 2))).faults), words
 
 
+def test_a_restart_takes_no_slot_that_is_as_short() -> None:
+    """Of 20 s each: in a slot of 20 s a job can run on or pause, and start for the first time, only."""
+    unequal = INSTANCE.model_copy(update={"slot_s": [50.0, 20.0, 20.5, 100.0]})
+    for decision, slot in (
+        (decided(run(0, 4, gpus=1)), None),
+        (decided(run(1, 2, gpus=1)), None),
+        (decided(run(0, 1, gpus=1), run(2, 1, gpus=1)), None),
+        (decided(run(0, 1, gpus=1), run(1, 1)), 1),
+        (decided(run(0, 1, gpus=1), run(1, 1, gpus=1), run(2, 1)), None),
+    ):
+        told = [] if slot is None else ["job 'x' restarts in slot 1, whose 20 s are too short for it"]
+        assert check(unequal, decision).faults == told
+    report = check(unequal, decided(run(0, 1, gpus=1), run(2, 1, gpus=1)))
+    # 50 s of work, a pause, a restart and half a second; the rest after the horizon, on two GPUs.
+    assert report.objective == pytest.approx(190.5 + (250 - 50.5) / 2)
+    mean = (50 * 3.6e6 + 20.5 * 7.2e6 + 100 * 3.6e6) / 190.5
+    grams = 50 * 11 + 20.5 * 2 * 11 + 100 * 2 + (250 - 50.5) / 2 * 20 * mean / 3.6e6
+    assert report.totals["carbon_g"] == pytest.approx(grams)
+
+
 def test_best_of_all_decisions_is_that_of_brute_force() -> None:
     for seed in range(40):
         instance = tiny(seed)

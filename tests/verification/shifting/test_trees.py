@@ -27,8 +27,8 @@ ROWS = ("completion_s", "carbon_g", "energy_j", "money")
 def split(rng: random.Random, instance: ShiftingInstance, job: ShiftingJob) -> dict[str, Any]:
     """Some split of a job; ends at the edges of slots, too."""
     if rng.random() < 0.5:
-        by_s = rng.choice([rng.uniform(0, instance.slots + 1), rng.randint(0, instance.slots)])
-        return {"job": job.name, "ends_by_s": by_s * instance.slot_s}
+        by_s = rng.choice([rng.uniform(0, 1.3 * instance.horizon_s), float(rng.choice(instance.begin_s))])
+        return {"job": job.name, "ends_by_s": by_s}
     rows = range(len(instance.table_of(job).gpus))
     named = rng.sample(rows, rng.randint(0, len(rows)))
     return {"job": job.name, "slot": rng.randrange(instance.slots), "rows": named}
@@ -78,10 +78,10 @@ def test_least_costs_are_those_of_trying_everything(
         instance, rng = tiny(number), random.Random(number)
         sizes = dict(zip(ROWS, (1.0, 1e3, 1e-2, 1e5), strict=True))
         cells = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
-        unit = sizes[CRITERIA[instance.objective]]
+        unit, slot_s = sizes[CRITERIA[instance.objective]], instance.horizon_s / instance.slots
         for _ in range(10):
             charged = {row: rng.random() * size / unit for row, size in sizes.items() if rng.random() < 0.3}
-            charged |= {cell: rng.random() * instance.slot_s / unit for cell in cells if rng.random() < 0.3}
+            charged |= {cell: rng.random() * slot_s / unit for cell in cells if rng.random() < 0.3}
             priced = PricedInstance(instance, charged)
             for job in instance.jobs:
                 drawn = [split(rng, instance, job) for _ in range(rng.randint(0, 5))]
@@ -147,7 +147,8 @@ def tree(rng: random.Random, instance: ShiftingInstance) -> list[dict[str, Any]]
     """A tree of any shape, with prices of any size."""
     rows = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
     rows += [n for n, field in bound.BUDGETS.items() if getattr(instance.budgets, field) is not None]
-    size = 10 ** rng.uniform(-3, 3) * (instance.slot_s if instance.objective == "mean-completion" else 1.0)
+    slot_s = instance.horizon_s / instance.slots
+    size = 10 ** rng.uniform(-3, 3) * (slot_s if instance.objective == "mean-completion" else 1.0)
 
     def prices() -> dict[str, float]:
         return {row: -size * rng.random() for row in rows if rng.random() < 0.3}
