@@ -185,10 +185,21 @@ class Budget:
             For a file that could not be read even once or is out of date, where there is no fail-safe cap.
         """
         if self.file is None:
-            power_w = {"": math.inf if self.power_w is None else self.power_w}
+            power_w = self.least_w(0.0)
             return Cap(power_w, power_w, power_w)
         with self._reading:
             return self._of_file(self.file)
+
+    def least_w(self, for_s: float) -> dict[str, float]:
+        """Return the least watts under each cap for some seconds from now on, by what was read last."""
+        if self.file is None:
+            return {"": math.inf if self.power_w is None else self.power_w}
+        first_s, last_s, _ = self._times()
+        limits = (self._last or Stated()).limits
+        least_w = {
+            name: limit.least_from(first_s, last_s - first_s + for_s) for name, limit in limits.items()
+        }
+        return {"": math.inf} | least_w
 
     def _of_file(self, file: str) -> Cap:
         """Cap by the file, or by what it said last where it cannot be read; messages name it `file`."""
@@ -200,18 +211,14 @@ class Budget:
             if first:
                 raise
             unknown = "; ".join(error.faults)
-        first_s, last_s, alarms = self._times()
+        _, last_s, alarms = self._times()
         limits, until, notes = self._last or Stated()
         if not unknown and until is not None and last_s >= until.timestamp():
             unknown = f"it counted until {until.isoformat()}"
             if first:
                 self._last = None
                 raise InputError([f"until: {unknown}"], file)
-        now_w, soon_w, later_w = (
-            {"": math.inf}
-            | {name: limit.least_from(first_s, last_s - first_s + for_s) for name, limit in limits.items()}
-            for for_s in (0.0, self.ahead_s, max(self.ahead_s, self.lasting_s))
-        )
+        now_w, soon_w, later_w = map(self.least_w, (0.0, self.ahead_s, max(self.ahead_s, self.lasting_s)))
         self._unknown_since_s = min(self._unknown_since_s, self.monotonic()) if unknown else math.inf
         if unknown:
             text = f"the cap is not known ({file}: {unknown}): nothing starts, and what it said still counts"

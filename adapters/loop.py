@@ -421,7 +421,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         return self.look()
 
     def lowered(self, load: Any, cap_w: Mapping[str, float], report: ReportT) -> Any:
-        """Lower settings of running jobs as far as the caps need; return the load after it."""
+        """Lower settings of running jobs, or pause some, as far as the caps need; return the load after."""
         return load
 
     def lower(self, changes: Collection[Any], load: Any, report: ReportT) -> None:

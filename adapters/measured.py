@@ -12,13 +12,17 @@ from contextlib import suppress
 from wattsched.adapters.rounds import Report
 from wattsched.serve.metrics import Metrics
 
+_KINDS = ("room", "power", "quota", "order", "cut", "paused", "undecided", "excluded", "postponed")
+"""Kinds of the reasons why jobs wait."""
+
 
 class RoundMetrics:
     """Figures of the rounds on a cluster."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._last, self._ended_s, self._failed = Report(), time.monotonic(), 0
-        self._actions = {name: metrics.actions.labels(name) for name in ("start", "stop", "change")}
+        actions = ("start", "stop", "change", "pause", "resume", "signal")
+        self._actions = {name: metrics.actions.labels(name) for name in actions}
         for name, about, value in (
             ("round_age_seconds", "Since the last round that was done", self._age_s),
             ("rounds_failed", "Rounds that could not be done", lambda: self._failed),
@@ -56,11 +60,11 @@ class RoundMetrics:
                 watts.labels(domain).set(row.get(field, without))
         kinds = Counter(getattr(why, "kind", "excluded") for why in told.waiting.values())
         kinds["postponed"] = len(told.postponed)
-        for kind in ("room", "power", "quota", "order", "cut", "undecided", "excluded", "postponed"):
+        for kind in _KINDS:
             self._waiting.labels(kind).set(kinds[kind])
         if told.planned_w is None:  # else nothing was done
             for action, counter in self._actions.items():
-                counter.inc(len(told.jobs[action]))
+                counter.inc(len(told.jobs.get(action, ())))
 
     def _age_s(self) -> float:
         return time.monotonic() - self._ended_s

@@ -125,7 +125,7 @@ class StatedOptions(Strict):
     watts_error: Annotated[float, Field(gt=0, le=1)] | None = None
     tables: dict[Name, OptionTable] = Field(default_factory=dict)
     profiles: list[Profile] = Field(default_factory=list)
-    jobs: dict[str, JobOptions] = Field(default_factory=dict)
+    jobs: Mapping[str, JobOptions] = Field(default_factory=dict)
     tenants: dict[Name, Tenant] = Field(default_factory=dict)
     carbon_g_per_kwh: NonNegative | None = None
     allow: Allow = Allow()

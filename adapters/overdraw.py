@@ -102,6 +102,10 @@ class Drawing:
     draws: Any
     correction: Correction | None
 
+    def waits_w(self, caps: Mapping[str, float]) -> dict[str, float]:
+        """Return the watts under each cap that paused jobs of ours wait for."""
+        return dict.fromkeys(caps, 0.0)
+
     @property
     def power_w(self) -> float:
         """Return the watts that everything draws."""
@@ -188,14 +192,15 @@ def limits_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
 
 
 def left_w(load: Any, cap_w: Mapping[str, float], then: Any = None) -> dict[str, float]:
-    """The caps less margins, and the watts that are set aside for others' jobs and not drawn yet.
+    """The caps less margins, and the watts that others' jobs and paused ones may still draw.
 
     Margins are those of a load `then`, or of this one, and larger than those for which jobs stop: estimates
     move.
     """
     aside_w, margin_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""]), (then or load).margin_w()
     kept = kept_w(load, cap_w, {name: _ROOM * watts for name, watts in margin_w.items()})
-    return kept | {"": kept[""] - aside_w}
+    waits_w = load.waits_w(kept)
+    return {name: cap - waits_w[name] - (0.0 if name else aside_w) for name, cap in kept.items()}
 
 
 def decision_w(load: Any, least: Any, cap_w: Mapping[str, float], then: Any = None) -> dict[str, float]:
@@ -207,7 +212,8 @@ def decision_w(load: Any, least: Any, cap_w: Mapping[str, float], then: Any = No
     """
     caps, staying_w = left_w(load, cap_w, then), least.drawn_w
     stated = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
-    if not load.options.foreign.stop_ours or load.correction is not None:
+    paused = any(load.waits_w(kept_w(load, cap_w)).values())
+    if paused or not load.options.foreign.stop_ours or load.correction is not None:
         # What runs now may go on up to these limits.
         now_w, limits = load.after(()).drawn_w, limits_w(load, cap_w)
         going_w = {name: min(now_w[name] + _ROUNDING_W, limits[name]) for name in stated}
@@ -263,7 +269,7 @@ def stops_to_fit(
     def price(job: Stoppable) -> float:
         """Compute the weighted GPU seconds lost per watt that helps; nan where none does."""
         watts = sum(min(over_w, max(0.0, job.freed_w[cap])) for cap, over_w in left.items() if over_w > 0)
-        return job.lost(known.get(str(job.name), {})) / watts if watts > 0 else nan
+        return job.lost(known.get(str(job.name), {})) / watts if watts > _SLACK_W else nan
 
     while any(watts > _SLACK_W for watts in left.values()):
         prices = {place: price(job) for place, job in enumerate(waiting)}

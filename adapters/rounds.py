@@ -80,7 +80,7 @@ class Report:
     postponed : dict
         Decided starts that cannot be yet, and why: the next round looks again.
     waiting : dict
-        Why the other jobs wait.
+        Why the other jobs wait, those that are paused among them.
     alarms : list of str
         What an operator has to see to: the cap is not kept, or not known.
     notes : list of str

@@ -91,6 +91,20 @@ class Actions:
         outcomes = dict(zip(changes, self._ask_all(asked), strict=True))
         return {number: no or self._write_settings(number, texts[number]) for number, no in outcomes.items()}
 
+    def send(self, kind: str, start: Start, why: str) -> str:
+        """Do what a kind says ("suspend", "resume" or "signal") to a job; '' or why not.
+
+        The mark that it was us is written first, and removed last.
+        """
+        job, signal = start.job, start.launch.checkpoint_signal or ""
+        command = ["scontrol", kind]
+        if kind == "signal":
+            to = ["--batch"] if signal.startswith("B:") else []
+            command = ["scancel", f"--signal={signal.removeprefix('B:')}", *to]
+        both = [_comment(job.id, start.launch), (*command, str(job.id))]
+        order = -1 if kind == "resume" else 1
+        return self._ask_of_job(kind, job, job.restarts, {"why": why}, *both[::order])
+
     def write_settings(self, load: Load) -> list[str]:
         """Tell agents which GPUs running jobs have, and which settings; return why that could not be done."""
         texts = {
@@ -101,11 +115,15 @@ class Actions:
         return [*{refused for item in texts.items() if (refused := self._write_settings(*item))}]
 
     def confirm(self, load: Load) -> None:
-        """Let the watts before a change not count any more for jobs that have the new settings for sure."""
+        """Let the watts before a change not count any more for jobs that have the new settings for sure.
+
+        Nor does the mark of a pause for jobs that run.
+        """
         commands = [
-            _comment(number, one.launch.model_copy(update={"lowering": None}))
+            _comment(number, one.launch.model_copy(update=gone))
             for number, one in load.ours.items()
-            if one.settled and one.launch.lowering
+            if one.job.running and ((one.settled and one.launch.lowering) or one.launch.paused_s is not None)
+            for gone in [{"lowering": None if one.settled else one.launch.lowering, "paused_s": None}]
         ]
         self._outcomes([[command] for command in commands])
 
@@ -141,7 +159,9 @@ class Actions:
             fields = [f"JobId={job.id}", "AdminComment="]
             if waits and (job.required or launch_of(job) is not None):
                 fields += [f"ReqNodeList={','.join(sorted(job.needs.nodes))}", "TresFreq=", "StartTime=now"]
-            commands = [("scontrol", "update", *fields)]
+            paused = job.suspended and '"paused_s"' in job.admin_comment
+            commands: list[tuple[str, ...]] = [("scontrol", "resume", str(job.id))] * paused
+            commands += [("scontrol", "update", *fields)]
             commands += [("scontrol", "release", str(job.id))] if waits else []
             found[job.id] = self._ask_of_job("give back", job, job.restarts, {}, *commands)
         self.forget(())
@@ -204,7 +224,7 @@ class Actions:
         with ExitStack() as stack:
             found, commands = list[dict[str, str]](), list[Sequence[tuple[str, ...]]]()
             for one in asked:
-                starts = one.about["action"] in ("start", "raise")
+                starts = one.about["action"] in ("start", "raise", "resume")
                 found.append(stack.enter_context(self.journal.acting(one.key, one.about, starts=starts)))
                 commands.append(one.commands)
             outcomes = self._outcomes(commands)

@@ -161,6 +161,8 @@ class QueuedRow(NumberedRow):
     shared: Words | None = None
     time_limit: Whole = None
     start_time: Whole = 0
+    suspend_time: Whole = 0
+    pre_sus_time: Whole = 0
     submit_time: Whole = 0
     eligible_time: Whole = 0
     requeue: bool = False

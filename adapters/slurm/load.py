@@ -12,12 +12,12 @@ from typing import Any
 from wattsched.adapters.agents import FRESH_S, JobReport, reports_in
 from wattsched.adapters.correction import Correction, Draw
 from wattsched.adapters.options import Row
-from wattsched.adapters.overdraw import Drawing, Stoppable
+from wattsched.adapters.overdraw import Drawing, Stoppable, over_w
 from wattsched.adapters.plan import Kept
-from wattsched.adapters.rounds import start_text
+from wattsched.adapters.rounds import Reason, start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, gpu_settings, launch_of
-from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
+from wattsched.adapters.slurm.reading import RUNNING, SUSPENDED, Site, SlurmJob, marked
 from wattsched.instances.gpu_parts import host_of, part_named
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.cluster import PowerDomain
@@ -51,8 +51,15 @@ class Running:
     def power_w(self) -> float:
         """Watts that count: the most of those before a change, until it is `settled` for this run of it."""
         launch = self.launch
+        if self.paused:
+            return launch.paused_w or 0.0
         sure = self.settled or (not launch.lowering and launch.run == self.job.restarts)
         return launch.power_w if sure else max(launch.power_w, launch.before_w or 0.0)
+
+    @property
+    def paused(self) -> bool:
+        """True if we have suspended it, and nobody else has."""
+        return self.job.suspended and self.launch.paused_s is not None
 
     @property
     def node_w(self) -> dict[str, float]:
@@ -95,6 +102,31 @@ class Running:
         if not self.job.running or (changed_s is not None and not self.settled):
             return inf
         return self.job.start_s if changed_s is None else max(self.job.start_s, changed_s + FRESH_S)
+
+    def pause(self) -> Start:
+        """Return the job as it is once it is suspended now."""
+        now_s = self.site.time_s
+        job = replace(self.job, states=frozenset([SUSPENDED]), suspended_s=now_s)
+        return Start(job, self.launch.model_copy(update={"paused_s": now_s}))
+
+    def resume(self) -> Start:
+        """Return the job as it is once it goes on now: as it was, but for the time of the pause."""
+        now_s, paused_s = self.site.time_s, self.site.time_s - self.job.suspended_s
+        start_s = self.job.start_s + paused_s
+        job = replace(self.job, states=frozenset([RUNNING]), start_s=start_s, suspended_s=now_s)
+        changed_s = self.launch.changed_s and self.launch.changed_s + paused_s
+        return Start(job, self.launch.model_copy(update={"paused_s": None, "changed_s": changed_s}))
+
+    @property
+    def silent(self) -> bool:
+        """True if this run of it has still to be signalled before it is stopped."""
+        return self.launch.checkpoint_signal is not None and self.launch.signalled_run != self.job.restarts
+
+    @property
+    def grace_left_s(self) -> float:
+        """Seconds until its grace is over, which begins with its signal."""
+        since_s = self.site.time_s if self.silent else self.launch.signalled_s or 0.0
+        return max(0.0, (self.launch.grace_s or 0.0) - (self.site.time_s - since_s))
 
     @property
     def awaited(self) -> bool:
@@ -168,10 +200,11 @@ class Load(Drawing):
 
     @property
     def draws(self) -> dict[str, Draw]:
-        """Return what our jobs draw, by name."""
+        """Return what our jobs draw, by name, without those that are paused."""
         return {
             str(number): Draw(one.node_w, begun_s=one.since_s, run=one.job.restarts)
             for number, one in self.ours.items()
+            if not one.paused
         }
 
     def corrected(self, factor: Callable[[str], float]) -> Load:
@@ -246,11 +279,46 @@ class Load(Drawing):
                 number,
                 self.by_cap(self.added_by_node(one.launch, one.power_w)),
                 one.launch.gpus,
-                max(0.0, self.site.time_s - one.job.start_s) if one.job.running else 0.0,
+                one.job.ran_s(self.site.time_s),
             )
             for number, one in self.ours.items()
-            if one.job.pending or (one.job.running and one.job.requeue)
+            if one.job.pending or one.job.requeue
         ]
+
+    @property
+    def pausable(self) -> list[Stoppable]:
+        """Running jobs of ours that may be paused, and what that frees."""
+        return [
+            Stoppable(number, self.pause_w(one), one.launch.gpus, 1.0)
+            for number, one in self.ours.items()
+            if one.job.running and one.launch.paused_w is not None
+        ]
+
+    def pause_w(self, one: Running) -> dict[str, float]:
+        """Watts under each cap that a job draws less while it is paused."""
+        running = replace(one, job=one.resume().job)
+        each_w = (running.power_w - (one.launch.paused_w or 0.0)) / one.launch.gpus
+        return self.by_cap({node: each_w * gpus for node, gpus in one.counts.items()})
+
+    @property
+    def paused(self) -> list[Running]:
+        """Jobs of ours that we have suspended, the longest paused first."""
+        return sorted(
+            (one for one in self.ours.values() if one.paused), key=lambda one: one.launch.paused_s or 0.0
+        )
+
+    def waits_w(self, caps: Mapping[str, float]) -> dict[str, float]:
+        """Watts under each cap that paused jobs wait for, where they could have them without other jobs."""
+        needs = [*map(self.pause_w, self.paused)]
+        alone_w = self.after(self.ours).drawn_w if needs else {}
+        fitting = [one for one in needs if not over_w({n: alone_w[n] + w for n, w in one.items()}, caps)]
+        return {cap: sum(need[cap] for need in fitting) for cap in caps}
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Return why paused jobs do not go on."""
+        why = "is paused, and goes on when the caps leave {:,.0f} W more"
+        return {one.job.id: Reason(why.format(self.pause_w(one)[""]), "paused") for one in self.paused}
 
     @property
     def without_leaving(self) -> Load:
@@ -326,7 +394,9 @@ class Load(Drawing):
     def take(self, job: SlurmJob, launch: Launch) -> None:
         """Count a job that has been released, or a running one with its new settings and their watts."""
         if (running := self.ours.get(job.id)) is not None:
-            self.ours[job.id] = replace(running, launch=launch.model_copy(update={"lowering": None}))
+            # Of a pause nothing follows for its settings.
+            sure = {} if job.suspended or running.paused else {"lowering": None}
+            self.ours[job.id] = replace(running, job=job, launch=launch.model_copy(update=sure))
             return
         gpus = {node: self.free(node)[:count] for node, count in launch.nodes.items()}
         self.claim(gpus)
@@ -415,16 +485,21 @@ def _placed(node: SlurmNode, gpus: Iterable[int], known: dict[int, int]) -> list
 def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) -> None:
     """Count a job's GPUs, by node, as those of a job of ours that runs or is leaving, or as others'."""
     launch = launch_of(job) if ours.has(job) else None
-    if job.running and launch is not None and launch.nodes != {n: len(held) for n, held in gpus.items()}:
+    counts = {node: len(numbers) for node, numbers in gpus.items()}
+    if launch is not None and (job.running or job.suspended) and launch.nodes != counts:
         launch = None  # Slurm gave it other GPUs than we asked for
     load.claim(gpus)
     if launch is None:
-        for node, numbers in gpus.items():
-            load.others.setdefault(node, set()).update(numbers)
-    elif job.running:
-        load.ours[job.id] = Running(job, launch, gpus, load.site)
-    else:
-        load.leaving[job.id] = Running(job, launch, gpus, load.site)
+        for name, numbers in gpus.items():
+            load.others.setdefault(name, set()).update(numbers)
+        return
+    one = Running(job, launch, gpus, load.site)
+    (load.ours if job.running or one.paused else load.leaving)[job.id] = one
+    for name, numbers in gpus.items() if one.paused else ():
+        # Slurm gives others its CPUs meanwhile, and does not ask for them when it goes on.
+        node = load.site.nodes[name]
+        cpus = job.needs.cpus_on(node, len(gpus), len(numbers))
+        load._taken.setdefault(node.host, []).append((cpus, 0.0))
 
 
 def _unnumbered(load: Load, job: SlurmJob) -> dict[str, list[int]]:

@@ -12,7 +12,15 @@ from wattsched.adapters import rounds
 from wattsched.adapters.budget import Cap
 from wattsched.adapters.loop import RoundLoop
 from wattsched.adapters.options import Row
-from wattsched.adapters.overdraw import Adjustable, left_w, limits_w, over_w, settings_to_fit, too_much
+from wattsched.adapters.overdraw import (
+    Adjustable,
+    left_w,
+    limits_w,
+    over_w,
+    settings_to_fit,
+    stops_to_fit,
+    too_much,
+)
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan, Reason
@@ -21,6 +29,7 @@ from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of, rows_
 from wattsched.adapters.slurm.plan import plan_of, queued, round_of, unclear
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.report.wording import listed
+from wattsched.serve.database import JournalError
 
 _SETTLE_S, _CONFIRM_S, _LOOK_S = 20.0, 10.0, 0.5
 """Seconds that a round waits for the jobs that it stopped to leave, and for agents to lower settings; seconds
@@ -53,9 +62,17 @@ class Policy(rounds.Policy):
 class Report(rounds.Report):
     """Report of what a round did, or would do; jobs `held_again` had been released, and did not start."""
 
-    also_done: ClassVar[Mapping[str, str]] = {"hold again": "held_again"}
+    also_done: ClassVar[Mapping[str, str]] = {
+        "hold again": "held_again",
+        "pause": "paused",
+        "resume": "resumed",
+        "signal": "signalled",
+    }
 
     held_again: dict[int, str] = field(default_factory=dict)
+    paused: dict[int, str] = field(default_factory=dict)
+    resumed: dict[int, str] = field(default_factory=dict)
+    signalled: dict[int, str] = field(default_factory=dict)
 
 
 class Rounds(RoundLoop[Report]):
@@ -98,7 +115,7 @@ class Rounds(RoundLoop[Report]):
         return load
 
     def lowered(self, load: Load, cap_w: Mapping[str, float], report: Report) -> Load:
-        """Lower settings of running jobs as far as the caps need, and wait for a while for their agents."""
+        """Lower settings as far as the caps need, and wait a while for agents; pause jobs for the rest."""
         if not self.excess_w(load, cap_w, report):
             return load
         awaited = [Start(one.job, one.launch) for one in load.ours.values() if one.awaited]
@@ -109,11 +126,82 @@ class Rounds(RoundLoop[Report]):
         ]
         if self.actions is None:
             report.changed |= {change.name: str(change) for change in changes}
-            return load.after((), changes)
+            return self._paused(load.after((), changes), cap_w, report)
         if awaited:
             report.notes += self.actions.write_settings(load)
         self.lower(changes, load, report)
-        return self.look_after(Report()) if awaited or changes else load
+        load = self.look_after(Report()) if awaited or changes else load
+        return self._paused(load, cap_w, report)
+
+    def _paused(self, load: Load, cap_w: Mapping[str, float], report: Report) -> Load:
+        """Pause jobs while too much is drawn, those of least weight per watt first; note what is refused."""
+        weights = {name: {"weight": record.get("weight", 1.0)} for name, record in self._records.items()}
+        why = stops_to_fit(self.excess_w(load, cap_w, report), load.pausable, weights)
+        pauses = {number: load.ours[number].pause() for number in why}
+        if self.actions is None or not pauses:
+            report.paused |= why
+            return load.after((), pauses.values()) if pauses else load
+        for number, start in pauses.items():
+            if refused := self.actions.send("suspend", start, why[number]):
+                report.notes.append(f"job {number} was not paused: {refused}")
+            else:
+                report.paused[number] = why[number]
+        return self.look()
+
+    def _resumed(self, load: Load, report: Report) -> Load:
+        """Let paused jobs go on that fit below the caps again, the longest paused first."""
+        for one in load.paused if not report.paused else ():
+            cap, start, added_w = self.budget.cap(), one.resume(), load.pause_w(one)
+            then = replace(load, ours=dict(load.ours))
+            then.take(start.job, start.launch)
+            # Nobody waits for watts before it.
+            caps = left_w(load.after([other.job.id for other in load.paused]), cap.soon_w, then)
+            if cap.unknown or self.stop.is_set() or too_much(then.drawn_w, added_w, caps):
+                continue
+            try:
+                refused = self.actions and self.actions.send("resume", start, str(start))
+            except JournalError as error:
+                refused = str(error)
+            load = then  # also where Slurm has refused: of two commands the first may be done
+            if refused:
+                report.notes.append(f"job {start.name} was not resumed: {refused}")
+            else:
+                report.resumed[start.name] = str(start)
+        return load
+
+    def _signal_ahead(self, load: Load, report: Report) -> None:
+        """Signal jobs that an announced cut will stop, a grace and a round before that."""
+        silent = {number: one for number, one in load.ours.items() if one.job.running and one.silent}
+        for grace_s in {one.launch.grace_s or 0.0 for one in silent.values()}:
+            least_w = self.budget.least_w(self.budget.ahead_s + self.policy.every_s + grace_s)
+            then = self.lowest(load, now=True)
+            then = then.after((), [then.ours[one.name].pause() for one in then.pausable])
+            stops = stops_to_fit(over_w(then.drawn_w, limits_w(then, least_w)), then.stoppable, self._records)
+            for number in stops.keys() & silent.keys():
+                if silent[number].launch.grace_s == grace_s:
+                    self._signal(number, load, report)
+
+    def _signal(self, number: int, load: Load, report: Report) -> None:
+        """Send a job its signal; a refusal is noted."""
+        one = load.ours[number]
+        sent = {"signalled_run": one.job.restarts, "signalled_s": load.site.time_s}
+        load.ours[number] = one = replace(one, launch=one.launch.model_copy(update=sent))
+        how = f"{one.launch.checkpoint_signal}, to stop in {one.launch.grace_s:g} s"
+        if refused := self.actions and self.actions.send("signal", Start(one.job, one.launch), how):
+            report.notes.append(f"job {number} was not signalled: {refused}")
+        else:
+            report.signalled[number] = how
+
+    def _stop(self, stops: Mapping[int, str], load: Load, report: Report) -> None:
+        """Stop jobs, those that have had no signal after it; note whose grace is cut short."""
+        for number in stops:
+            one = load.ours.get(number)
+            if one is not None and one.job.running and one.grace_left_s > 0:
+                if one.silent:
+                    self._signal(number, load, report)
+                text = f"grace is cut short by {one.grace_left_s:,.0f} of {one.launch.grace_s:g} s"
+                report.notes.append(f"job {number} stops, and its {text}")
+        super()._stop(stops, load, report)
 
     def _adjustable(self, load: Load) -> Iterator[Adjustable]:
         """Yield running jobs whose settings can be changed, with their rows in the last decision."""
@@ -143,7 +231,7 @@ class Rounds(RoundLoop[Report]):
         starts = [
             one.changed(min([Row({}, one.power_w, 0.0), *self._rows(one)], key=lambda row: row.power_w), 0.0)
             for one in load.ours.values()
-            if (one.adjustable if now else one.answered)
+            if (one.adjustable if now else one.answered and not one.paused)
         ]
         return load.after((), starts)
 
@@ -151,8 +239,17 @@ class Rounds(RoundLoop[Report]):
         """Rows of a running job in what the last decision was told."""
         return rows_for(self._records.get(str(one.job.id), {}).get("options") or {}, one.launch)
 
+    def _enforce_cap(self, load: Load, cap: Cap, report: Report) -> Any:
+        """Keep the caps; with jobs to be paused or signalled also those announced, as no decision does it."""
+        running = [one.launch for one in load.ours.values() if one.job.running]
+        if any(launch.paused_w is not None or launch.checkpoint_signal for launch in running):
+            cap = cap._replace(now_w=cap.soon_w)
+        return super()._enforce_cap(load, cap, report)
+
     def prepared(self, load: Load, cap: Cap, report: Report) -> Load:
-        """Hold again what was released and does not start; tell agents which GPUs running jobs have."""
+        """Resume, signal, hold again what was released and does not start, and tell agents of GPUs."""
+        load = self._resumed(load, report)
+        self._signal_ahead(load, report)
         if self.actions is not None:
             report.notes += self.actions.write_settings(load)
         report.notes += [
@@ -260,6 +357,7 @@ class Rounds(RoundLoop[Report]):
     def end_round(self, load: Load, report: Report) -> None:
         """Say why jobs wait, and have Slurm count its GPUs anew where it has miscounted for long."""
         self._stopped.clear()
+        report.waiting = {**load.reasons, **report.waiting}  # also without a decision
         self.actions.forget(load.ours.keys() | load.leaving.keys())
         self.actions.confirm(load)
         self.actions.tell(load.site.jobs, {**report.waiting, **report.postponed})

@@ -9,14 +9,14 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from wattsched.adapters.agents import JobReport
-from wattsched.adapters.allowed import JobOptions
+from wattsched.adapters.allowed import Allow, JobOptions, Range
 from wattsched.adapters.options import (
-    NOT_TOLD,
+    OF_MODELS,
     PLAIN_S,
     Launched,
     Row,
@@ -35,6 +35,33 @@ from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.fields import Count, Name, NonNegative
 
+TOLERATED = ("least_progress", "pausable", "paused_power_w", "checkpoint_signal", "grace_s")
+"""Fields of what is said of a job that no session is told of."""
+CheckpointSignal = Literal["USR1", "USR2", "HUP", "TERM", "B:USR1", "B:USR2", "B:HUP", "B:TERM"]
+
+
+class SlurmJobOptions(JobOptions):
+    """Fields that a comment or the site's file states of a job, also for cuts of the cap while it runs.
+
+    A cut may suspend it if it is ``pausable``: each of its GPUs, which it keeps, then draws
+    ``paused_power_w``, by default as an idle one. Its steps are sent ``checkpoint_signal`` (its script where
+    ``B:`` is before the name, as for ``sbatch --signal``) ``grace_s`` before it is stopped, by default 60.
+    """
+
+    pausable: bool | None = None
+    paused_power_w: NonNegative | None = None
+    checkpoint_signal: CheckpointSignal | None = None
+    grace_s: Annotated[float, Field(gt=0, le=3600)] | None = None
+
+
+class SlurmAllow(Allow):
+    """Limits of what users may state, also of what their jobs tolerate."""
+
+    pausable: bool = False
+    paused_power_w: Range | None = None
+    checkpoint_signal: bool = False
+    grace_s: Range | None = None
+
 
 class SiteOptions(StatedOptions):
     """The file of the site: watts that Slurm does not know, and options of jobs.
@@ -45,8 +72,19 @@ class SiteOptions(StatedOptions):
         What is said of jobs by QOS and by account; members of `power_domains` are switches and nodes.
     """
 
-    qos: dict[str, JobOptions] = Field(default_factory=dict)
-    accounts: dict[str, JobOptions] = Field(default_factory=dict)
+    jobs: dict[str, SlurmJobOptions] = Field(default_factory=dict)
+    qos: dict[str, SlurmJobOptions] = Field(default_factory=dict)
+    accounts: dict[str, SlurmJobOptions] = Field(default_factory=dict)
+    allow: SlurmAllow = SlurmAllow()
+
+    def tolerance(self, said: Mapping[str, Any], gpus: int, pool: str) -> dict[str, Any]:
+        """Return what a launch keeps of what is said of a job, which may be changed while it runs."""
+        idle_w, found = self.gpu_type(gpu_type_of(pool)).idle_power_w, dict[str, Any]()
+        if said.get("pausable"):
+            found["paused_w"] = gpus * max(idle_w, said.get("paused_power_w", 0.0))
+        if signal := said.get("checkpoint_signal"):
+            found |= {"checkpoint_signal": signal, "grace_s": said.get("grace_s", 60.0)}
+        return found
 
 
 @dataclass(frozen=True)
@@ -92,6 +130,10 @@ class Launch(Launched):
         When the settings were changed last, in seconds since 1970, and the work done by then.
     waits : str, optional
         Of a job that was stopped: why it waits now.
+    paused_w, paused_s : float, optional
+        Watts while it is suspended, None where it may not be, and since when we have it suspended.
+    checkpoint_signal, grace_s, signalled_run, signalled_s : optional
+        Signal before it is stopped, how long before, and in which run and when it was sent last.
     """
 
     run: int
@@ -104,6 +146,12 @@ class Launch(Launched):
     changed_s: NonNegative | None = None
     done_work: NonNegative | None = None
     waits: str | None = None
+    paused_w: NonNegative | None = None
+    paused_s: NonNegative | None = None
+    checkpoint_signal: CheckpointSignal | None = None
+    grace_s: NonNegative | None = None
+    signalled_run: int | None = None
+    signalled_s: NonNegative | None = None
 
     def corrected(self, factor: float) -> Launch:
         """Return the same with so many times the watts of the model, those before a change among them."""
@@ -119,7 +167,7 @@ class Launch(Launched):
 
     def work_at(self, job: SlurmJob, time_s: float, rate: float) -> float:
         """Work that a running job has done, at a rate with these settings."""
-        return (self.done_work or 0.0) + rate * max(0.0, time_s - max(job.start_s, self.changed_s or 0.0))
+        return (self.done_work or 0.0) + rate * job.ran_s(time_s, self.changed_s or 0.0)
 
 
 def gpu_settings(of: Launch | JobReport) -> dict[str, str]:
@@ -178,18 +226,18 @@ def launch_of(job: SlurmJob) -> Launch | None:
     if launch is None or launch.run in runs:
         return launch
     # After a node failed Slurm may start it again by itself, as it was.
-    same = job.running and {node: len(gpus) for node, gpus in job.gpus.items()} == launch.nodes
+    same = job.on_nodes and {node: len(gpus) for node, gpus in job.gpus.items()} == launch.nodes
     return launch if same else None
 
 
 def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dict[str, Any]:
     """Fields that are said of a job; its comment, if believed, goes before its name, QOS and account."""
-    layers = [options.accounts.get(job.account), options.qos.get(job.qos)]
+    layers: list[JobOptions | None] = [options.accounts.get(job.account), options.qos.get(job.qos)]
     layers += [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
     if believe and MARK in job.comment:
         options.allow.require_short(job.comment)
         if (comment := marked(job.comment)) is not None:
-            layers.append(options.believed(validated(JobOptions, comment), gpu_type_of))
+            layers.append(options.believed(validated(SlurmJobOptions, comment), gpu_type_of))
     return merged(layers)
 
 
@@ -200,7 +248,7 @@ def fields_of(
     if "options" not in said and "model" not in said:
         said = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **said}
     fields = _with_idle_watts(with_table(said, options.tables), options)
-    least = {name: fields.pop(name) for name in ("least_progress",) if name in fields}
+    least = {name: fields.pop(name) for name in TOLERATED if name in fields}
     kinds = {node.gpu_type for node in site.nodes.values()}
     stated = fields.get("pools")
     if stated and (strange := [name for name in stated if name not in kinds]):
@@ -237,12 +285,11 @@ def record_of(
     `hosts` has a node of each kind that it may have. The last row of a running job is what it has (`held`);
     before it are other clocks and power limits on the same GPUs, if it is `adjustable`.
     """
-    record = {name: value for name, value in fields.items() if name not in NOT_TOLD}
+    record = {name: value for name, value in fields.items() if name not in (*OF_MODELS, *TOLERATED)}
     record["options"] = _possible(job, fields["options"], hosts, held, adjustable)
     if held is not None:
-        ran_s = max(0.0, site.time_s - job.start_s) if job.running else 0.0
-        work = held.work_at(job, site.time_s, rates_of(record["options"])[-1]) if job.running else 0.0
-        record = under_way(record, ran_s, work)
+        work = held.work_at(job, site.time_s, rates_of(record["options"])[-1])
+        record = under_way(record, job.ran_s(site.time_s), work)
     record["preemptible"] = held is None or (record["preemptible"] and job.requeue)
     return record
 

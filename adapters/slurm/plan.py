@@ -198,7 +198,7 @@ def round_of(
                 look_at(running.job, said_of(running.job, options, believe=False))
     jobs = [records[number] for number in (*decidable, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
-    return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load), clock)
+    return Round(load, cluster, jobs, load.reasons | reasons, _under_quotas(jobs, load), clock)
 
 
 def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
@@ -255,8 +255,9 @@ def _running_record(
     fields = {**fields, "pools": sorted({*fields.get("pools", ()), pool})}
     record = record_of(fields, job, running.site, launch, hosts, adjustable=running.adjustable)
     current = {"gpus": launch.gpus, "pool": pool, "nodes": running.gpus}
-    # What starts is let alone, and so is what a drained node has left.
-    begun = job.running and all(node.takes_jobs for node in nodes)
+    # What starts or goes on now is let alone, and so is what a drained node has left.
+    begun = job.running and job.suspended_s != running.site.time_s
+    begun = begun and all(node.takes_jobs for node in nodes)
     return {**record, "current": current | launch.settings, "preemptible": record["preemptible"] and begun}
 
 
@@ -279,7 +280,9 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
         if running is not None:
             same = one.gpus == running.launch.gpus
             stops[number] = "goes on elsewhere" if same else f"goes on with {count(one.gpus, 'GPU')}"
-        job = site.jobs[number]
+        job, said = site.jobs[number], dict[str, Any]()
+        with alone(number, {}):
+            said = said_of(job, round.load.options)
         launch = Launch(
             run=job.restarts + (running is not None),
             released_s=site.time_s,
@@ -290,6 +293,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             gpus=one.gpus,
             pool=one.pool,
             **settings,
+            **round.load.options.tolerance(said, one.gpus, one.pool),
         )
         starts.append(Start(job, launch))
     # What was not told to the session stays as it is.

@@ -37,7 +37,7 @@ from wattsched.instances.gpu_parts import host_of
 from wattsched.reading.clocks import clock_s, fitting, moment_s, moments_s
 from wattsched.reading.inputs import echo
 
-RUNNING, PENDING = "RUNNING", "PENDING"
+RUNNING, PENDING, SUSPENDED = "RUNNING", "PENDING", "SUSPENDED"
 ON_NODES = frozenset(
     ["RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"]
 )
@@ -104,6 +104,8 @@ class SlurmJob:
         What it asks of its nodes; of one that we pinned without the pin, see `options.own_nodes`.
     reason : str
         Why it waits, as Slurm has it.
+    start_s, suspended_s : float
+        When it began, later by the time for which it was suspended; when that was last, or when it went on.
     odd : str
         Why it cannot be ours whatever it says, such as being an array; or empty.
     """
@@ -128,6 +130,7 @@ class SlurmJob:
     restarts: int
     limit_s: float
     start_s: float
+    suspended_s: float
     submit_s: float
     eligible_s: float
     requeue: bool
@@ -137,6 +140,16 @@ class SlurmJob:
     def running(self) -> bool:
         """True if its script runs."""
         return RUNNING in self.states and "COMPLETING" not in self.states
+
+    @property
+    def suspended(self) -> bool:
+        """True if its processes stand still on its GPUs; others may have its CPUs meanwhile."""
+        return SUSPENDED in self.states and "COMPLETING" not in self.states
+
+    def ran_s(self, time_s: float, since_s: float = 0.0) -> float:
+        """Seconds that its script has run up to a time, perhaps since another; 0 where it does not run."""
+        until_s = self.suspended_s if self.suspended else time_s if self.running else 0.0
+        return max(0.0, until_s - max(self.start_s, since_s))
 
     @property
     def pending(self) -> bool:
@@ -311,7 +324,10 @@ def _job(row: QueuedRow, hosts: _Hosts) -> SlurmJob:
         reason=row.state_reason,
         restarts=row.restart_cnt or 0,
         limit_s=inf if row.time_limit is None else 60.0 * row.time_limit,
-        start_s=float(row.start_time or 0),
+        start_s=float(
+            row.suspend_time - (row.pre_sus_time or 0) if row.suspend_time else row.start_time or 0
+        ),
+        suspended_s=float(row.suspend_time or 0),
         submit_s=float(row.submit_time or 0),
         eligible_s=float(row.eligible_time or 0),
         requeue=row.requeue and row.batch_flag,

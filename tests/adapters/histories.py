@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -103,8 +104,10 @@ class World(ABC):
     def file(self) -> Path:
         return self.folder / "cap.json"
 
-    def write_cap(self, power_w: float, after_s: float = 0.0, until_s: float | None = None) -> None:
-        """State a cap, from a time on, or until then."""
+    def write_cap(
+        self, power_w: float, after_s: float = 0.0, until_s: float | None = None, feed: bool = True
+    ) -> None:
+        """State a cap, from a time on, or until then; a signal may limit the feed, too."""
 
         def at(s: float) -> str:
             return datetime.fromtimestamp(self.true_s + s, UTC).isoformat()
@@ -121,7 +124,7 @@ class World(ABC):
             as_signal["power_w"] = power_w
         if self.rng.random() < 0.5:
             document = as_signal
-            document.setdefault("limits", []).extend(self._feed_limits(at))
+            document.setdefault("limits", []).extend(self._feed_limits(at) if feed else ())
         if until_s is not None:
             document["until"] = at(until_s)
         self.file.write_text(json.dumps(document))
@@ -274,6 +277,7 @@ class World(ABC):
             "foreign": self.come_foreign,
             "gone": self.end_foreign,
             "agent": self.change_agents,
+            "suspended": self.suspend_as_others,
             "nothing": lambda: None,
         }
         what = rng.choice(list(events))
@@ -289,12 +293,16 @@ class World(ABC):
         """Let what sets clocks on a node end, or begin anew, where there is such a thing."""
         return
 
+    def suspend_as_others(self) -> None:
+        """Let an administrator suspend a job, or let one go on, where that can be."""
+        return
+
     def mend(self) -> None:
         """Let all that is broken be well again."""
         self.silent, self.flaky, self.kill_after, self.disk_full, self.set_s = False, 0.0, -1, False, 0.0
         self.end_foreign()
         self.mend_nodes()
-        self.write_cap(self.idle_w + 24 * EACH_W)
+        self.write_cap(self.idle_w + 24 * EACH_W, feed=False)
 
     def check(self, report: Report | None, before: str) -> None:
         """Hold what is drawn after a round against the caps in force."""
@@ -379,7 +387,7 @@ def history(make: type[World], seed: int, steps: int = 12) -> dict[str, int]:
         With what was not true, the seed and the events.
     """
     rng, make = Random(seed), type("Margins", (make,), {"margins": bool(seed % 2)})
-    world, events, rounds, cuts, changed = make(rng), list[str](), 0, 0, 0
+    world, events, rounds, cuts, done = make(rng), list[str](), 0, 0, Counter[str]()
     try:
         for _ in range(rng.randint(2, 6)):
             world.submit()
@@ -389,7 +397,7 @@ def history(make: type[World], seed: int, steps: int = 12) -> dict[str, int]:
             report = world.round()
             rounds += report is not None
             cuts += events[-1] in ("cut", "announced")
-            changed += len(report.changed) if report else 0
+            done += Counter({what: len(some) for what, some in report.jobs.items()} if report else {})
             world.check(report, events[-1])
             assert not world.faults, (seed, events, world.faults)
         world.mend()
@@ -402,6 +410,7 @@ def history(make: type[World], seed: int, steps: int = 12) -> dict[str, int]:
                 break
         assert not world.faults, (seed, events, world.faults)
         assert not world.unfinished(), (seed, events, "lost", world.unfinished(), report)
-        return {"rounds": rounds, "cuts": cuts, "jobs": world.made, "changed": changed}
+        counts = {"rounds": rounds, "cuts": cuts, "jobs": world.made}
+        return counts | {what: done[what] for what in ("change", "stop", "pause", "resume", "signal")}
     finally:
         world.close()

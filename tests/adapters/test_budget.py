@@ -70,6 +70,8 @@ def test_the_least_of_the_time_ahead_counts_and_of_all_times_that_it_may_be(
     first, last = sorted((now, now + set_s)) if abs(set_s) > 2 else (now + set_s, now + set_s)
     assert found.now_w[""] == min(map(in_force, range(first, last + 1)))
     assert found.soon_w[""] == min(map(in_force, range(first, last + ahead + 1)))
+    # What comes later may be asked for.
+    assert clocks.budget.least_w(ahead + 7.0)[""] == min(map(in_force, range(first, last + ahead + 8)))
     assert bool(found.alarms) == (abs(set_s) > 2)
     # A clock that stays as it was set is believed after an hour.
     later = clocks.cap(BELIEVED_S)

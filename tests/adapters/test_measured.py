@@ -73,8 +73,9 @@ def test_jobs_are_counted_by_the_kind_of_reason_and_actions_where_something_is_d
         name: {key.split('"')[1]: value for key, value in found.items() if f"_{name}{{" in key}
         for name in ("actions_total", "jobs_waiting")
     }
-    assert by_label["actions_total"] == {"start": 2, "stop": 4, "change": 0}
-    kinds = ("room", "power", "quota", "order", "cut", "undecided", "excluded", "postponed")
+    others = dict.fromkeys(("change", "pause", "resume", "signal"), 0)
+    assert by_label["actions_total"] == {"start": 2, "stop": 4} | others
+    kinds = ("room", "power", "quota", "order", "cut", "paused", "undecided", "excluded", "postponed")
     assert by_label["jobs_waiting"] == dict.fromkeys(kinds, 0) | {"order": 2, "excluded": 1}
     sources = "".join(path.read_text() for path in (ROOT / "adapters").rglob("*.py"))
     assert {"cut", "room", "undecided"} < {*re.findall(r'Reason\(.*, "(\w+)"\)', sources)} <= {*kinds}

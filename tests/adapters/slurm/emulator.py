@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.emulated_slurm import agent_module
 from tests.adapters.histories import BASE_W, FEED, GPUS, IDLE_W, MOST_W, NODES, TABLES, World, added_up
@@ -27,8 +27,13 @@ class Job:
     ----------
     seconds : float
         That it runs.
-    begun_s, leaves_s : float
-        When it began, and when it is off its nodes after it was stopped.
+    begun_s, started_s, leaves_s : float
+        When it began, later by the time of its pauses, and without that; when it is off its nodes after a
+        stop.
+    suspended_s, ran_s : float
+        When it was suspended last, or resumed, and how long it had run then.
+    signals : list
+        In which run it was sent what.
     """
 
     id: int
@@ -48,6 +53,10 @@ class Job:
     begun_s: float = 0.0
     leaves_s: float = 0.0
     completed: int = 0
+    started_s: float = 0.0
+    suspended_s: float = 0.0
+    ran_s: float = 0.0
+    signals: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def launch(self) -> dict[str, Any]:
@@ -62,10 +71,15 @@ class SlurmWorld(World):
     ----------
     clock_mhz : dict
         Of each GPU that a job has set to one, by node and number.
+    site_jobs : dict
+        What the site says of jobs by name.
+    suspends : bool
+        Whether Slurm suspends jobs that it is asked to.
     agents : dict
         Shipped agents by node; one acts in its own time, and not at all where it is in `dead`.
     """
 
+    site_jobs: ClassVar[dict[str, Any]] = {}
     EACH_W = {1410: MOST_W, 1005: 250.0}
     """Watts of a GPU beyond an idle one, by its clock."""
 
@@ -74,6 +88,7 @@ class SlurmWorld(World):
         self.clock_mhz, self.agents = dict[tuple[str, int], int](), dict[str, Any]()
         self.dead = set(NODES) if rng.random() < 0.2 else set[str]()
         self.slow, self.refusing = rng.choice([0.0, 0.0, 0.3, 0.9]), 0.1
+        self.suspends = rng.random() < 0.9
         super().__init__(rng)
 
     def act(self) -> None:
@@ -114,7 +129,7 @@ class SlurmWorld(World):
 
     def new_rounds(self, budget: Budget) -> Rounds:
         feed = {"name": "feed", "members": list(FEED), "power_cap_w": self.feed_w}
-        options = {"power_domains": [feed], "base_power_w": BASE_W, "tables": TABLES}
+        options = {"power_domains": [feed], "base_power_w": BASE_W, "tables": TABLES, "jobs": self.site_jobs}
         policy = Policy(Ours(), SiteOptions.model_validate(options), apply=True, every_s=30.0)
         folder = self.folder / "settings"
         look, actions = partial(take, settings=folder), partial(Actions, settings=folder)
@@ -135,6 +150,11 @@ class SlurmWorld(World):
             case ("scontrol", "--oneliner", "show", "reservation"):
                 return "No reservations in the system"
             case ("scontrol", "--oneliner", "show", "topology"):
+                return ""
+            case ("scancel", signal, *_, number):
+                self.changed()
+                self._signal(self.jobs[int(number)], signal.removeprefix("--signal="))
+                self.changed()
                 return ""
             case ("scontrol", *rest):
                 self.changed()
@@ -162,9 +182,18 @@ class SlurmWorld(World):
                 self.advance()
         elif verb == "uhold":
             job.priority = 0 if job.state == "PENDING" else job.priority
+        elif verb == "suspend":
+            self._suspend(job)
+        elif verb == "resume":
+            if job.state != "SUSPENDED":
+                raise SlurmError("scontrol: Job is not suspended")
+            watts, counts = self.job_w(job), {node: len(gpus) for node, gpus in job.held.items()}
+            paused_w = job.launch["paused_w"] - IDLE_W * sum(counts.values())
+            self.require_start(counts, sum(watts.values()) - paused_w)
+            self._resume(job)
         elif verb == "requeuehold":
             assert rest[0] == "Incomplete"
-            if job.state != "RUNNING" or not job.requeue:
+            if job.state not in ("RUNNING", "SUSPENDED") or not job.requeue:
                 raise SlurmError("scontrol: Job has already finished")
             job.state, job.leaves_s, job.priority = (
                 "COMPLETING",
@@ -172,6 +201,33 @@ class SlurmWorld(World):
                 0,
             )
             job.restarts += 1
+
+    def _suspend(self, job: Job) -> None:
+        if job.state != "RUNNING" or not self.suspends:
+            raise SlurmError("scontrol: Requested operation not supported on this system")
+        job.state, job.suspended_s, job.ran_s = "SUSPENDED", self.true_s, self.true_s - job.begun_s
+
+    def _resume(self, job: Job) -> None:
+        job.state, job.begun_s = "RUNNING", job.begun_s + self.true_s - job.suspended_s
+        job.suspended_s = self.true_s
+
+    def _signal(self, job: Job, signal: str) -> None:
+        if job.state != "RUNNING":
+            raise SlurmError("scancel: Job can not be altered now, try again later")
+        if (job.restarts, signal) in job.signals:
+            self.faults.append(f"job {job.id} was sent {signal} twice")
+        job.signals.append((job.restarts, signal))
+
+    def suspend_as_others(self) -> None:
+        """Let an administrator suspend a running job, or let one go on."""
+        jobs = [
+            job for job in self.jobs.values() if job.state in ("RUNNING", "SUSPENDED") and not job.foreign
+        ]
+        job = self.rng.choice(jobs) if jobs else None
+        if job is not None and job.state == "SUSPENDED":
+            self._resume(job)
+        elif job is not None and job.state == "RUNNING":
+            job.state, job.suspended_s, job.ran_s = "SUSPENDED", self.true_s, self.true_s - job.begun_s
 
     def _require_change(self, job: Job, comment: str) -> None:
         """Hold a change of the settings of a running job against the cap."""
@@ -215,7 +271,9 @@ class SlurmWorld(World):
             "state_reason": "None" if job.priority else "JobHeldUser",
             "restart_cnt": job.restarts,
             "time_limit": 60,
-            "start_time": int(job.begun_s),
+            "start_time": int(job.started_s),
+            "suspend_time": int(job.suspended_s),
+            "pre_sus_time": int(job.ran_s),
             "submit_time": int(self.true_s),
             "requeue": job.requeue,
         }
@@ -238,6 +296,7 @@ class SlurmWorld(World):
             free = [number for number in range(GPUS) if number not in used]
             if name not in self.down and len(free) >= job.gpus:
                 job.held, job.state, job.begun_s = {name: free[: job.gpus]}, "RUNNING", self.true_s
+                job.started_s, job.suspended_s, job.ran_s = self.true_s, 0.0, 0.0
                 # Of somebody else's job that begins within a round only the next round can know.
                 self.refused |= job.foreign
                 self.clock_mhz |= {(name, gpu): job.clock_mhz for gpu in job.held[name]}
@@ -280,7 +339,7 @@ class SlurmWorld(World):
         for job in self.jobs.values():
             if job.held.keys() & self.down:
                 # Slurm requeues what it may, and starts it again by itself.
-                if job.requeue and job.state == "RUNNING":
+                if job.requeue and job.state in ("RUNNING", "SUSPENDED"):
                     job.state, job.restarts, job.priority = "PENDING", job.restarts + 1, 1
                 elif job.state == "COMPLETING":
                     job.state = "PENDING"
@@ -293,6 +352,9 @@ class SlurmWorld(World):
 
     def mend_nodes(self) -> None:
         self.down = set()
+        for job in self.jobs.values():
+            if job.state == "SUSPENDED" and "paused_s" not in job.launch:
+                self._resume(job)
 
     def drawn_w(self, leaving: bool = False) -> dict[str, float]:
         by_node = dict.fromkeys(NODES, 0.0)
@@ -300,7 +362,7 @@ class SlurmWorld(World):
             launch = job.launch
             released = job.state == "PENDING" and job.priority > 0 and launch.get("run") == job.restarts
             if (
-                job.state == "RUNNING"
+                job.state in ("RUNNING", "SUSPENDED")
                 or (leaving and job.state == "COMPLETING")
                 or (released and not job.foreign)
             ):
@@ -310,6 +372,9 @@ class SlurmWorld(World):
                 watts = {node: count * each_w for node, count in gpus.items()}
                 if same and job.held and not job.foreign:
                     watts = self.job_w(job)
+                if job.state == "SUSPENDED":
+                    paused_w = launch["paused_w"] / job.gpus if "paused_s" in launch else IDLE_W
+                    watts = {node: count * paused_w for node, count in gpus.items()}
                 for node, count in gpus.items():
                     by_node[node] += watts[node] - count * IDLE_W
         return added_up(by_node)
@@ -317,7 +382,8 @@ class SlurmWorld(World):
     def may_stop(self, name: str) -> list[str]:
         found = []
         for job in self.jobs.values():
-            free = job.state == "RUNNING" and job.requeue and not job.foreign
+            may = job.requeue or (self.suspends and "paused_w" in job.launch)
+            free = job.state == "RUNNING" and may and not job.foreign
             # What draws no more than idle GPUs frees nothing.
             frees = job.launch.get("power_w", 0.0) > IDLE_W * job.gpus
             if free and frees and (not name or job.held.keys() & set(FEED)):

@@ -29,7 +29,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmWorld]:
     monkeypatch.setattr("wattsched.adapters.slurm.loop._CONFIRM_S", 1.0)
     monkeypatch.setattr(Random, "choice", lambda _, options: options[-1])
     made = patched(monkeypatch)(Random(0))
-    made.fail_safe_w, made.dead, made.slow, made.refusing = None, set(), 0.0, 0.0
+    made.fail_safe_w, made.dead, made.slow, made.refusing, made.suspends = None, set(), 0.0, 0.0, True
     made.act()
     yield made
     made.close()
