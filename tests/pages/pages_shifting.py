@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 KWH_J = 3_600_000
 BUDGET_TOLERANCE = Fraction(1, 10**6)
@@ -53,6 +54,20 @@ def table_of(instance, job):
     return [row if row[0] <= instance["pools"][row[1]]["gpus"] else None for row in rows]
 
 
+def lengths(instance):
+    """Seconds of every slot."""
+    slots, slot_s = instance["slots"], instance.get("slot_s", 3600.0)
+    # "one number, or one per slot (longer lists are cut, shorter ones refused)"
+    per_slot = slot_s[:slots] if isinstance(slot_s, list) else [slot_s] * slots
+    return [Fraction(seconds) for seconds in per_slot]
+
+
+def begins(instance):
+    """When every slot begins, and the end of the horizon."""
+    # "A slot begins at the sum of the seconds of all slots before it."
+    return list(accumulate(lengths(instance), initial=Fraction(0)))
+
+
 def joule_prices(instance):
     """Per joule in every slot: energy, grams, money; None where the instance has no forecast."""
     slots = instance["slots"]
@@ -97,7 +112,7 @@ def spare_watts(instance):
 def can_run(instance, job, t):
     """ "the job can run from the first slot that begins then or later (up to 1e-9 of it)" """
     arrival_s = Fraction(job.get("arrival_s", 0.0))
-    return t * Fraction(instance.get("slot_s", 3600.0)) >= arrival_s - TINY * arrival_s
+    return begins(instance)[t] >= arrival_s - TINY * arrival_s
 
 
 def could_do(instance, job):
@@ -112,13 +127,13 @@ def could_do(instance, job):
     # "Let F be the rate of the job's fastest option."
     fastest = max((row[3] for row in options), default=Fraction(0))
     # "Let T be the seconds from the job's first slot to the end of the horizon."
-    slots = sum(can_run(instance, job, t) for t in range(instance["slots"]))
-    return fastest * slots * Fraction(instance.get("slot_s", 3600.0))
+    seconds = sum(s for t, s in enumerate(lengths(instance)) if can_run(instance, job, t))
+    return fastest * seconds
 
 
 def schedules(instance, job):
     """All schedules of a job that keep its own limits, whatever the other jobs do."""
-    slot_s, slots = Fraction(instance.get("slot_s", 3600.0)), instance["slots"]
+    slots, slot_lengths, slot_begins = instance["slots"], lengths(instance), begins(instance)
     table, prices = table_of(instance, job), joule_prices(instance)
     # "weight: weight of the job's completion time in the average"
     weights = sum(Fraction(other.get("weight", 1.0)) for other in instance["jobs"])
@@ -126,12 +141,15 @@ def schedules(instance, job):
     arrival_s, restart_s = Fraction(job.get("arrival_s", 0.0)), Fraction(job.get("restart_s", 0.0))
     held = job.get("current")
     held = (held["gpus"], held["pool"], held.get("batch_size")) if held else None
-    # "Its first start is free, unless it ran before the horizon."
+    # "Its first start is free, unless it ran before the horizon: with `has_run` or `current` every start is a
+    # restart, except that the job may run on in the first slot"
     ran = job.get("has_run", False) or held is not None
     # "done after the horizon with the job's fastest option, without a restart; of equally fast options, the
     # one with the least power"
     runnable = [row for row in table if row is not None]
     fastest = min(runnable, key=lambda row: (-row[3], row[2])) if runnable else None
+    # "the sum of each slot's number times its seconds, divided by the seconds of the horizon"
+    means = [sum(x * s for x, s in zip(p, slot_lengths, strict=True)) / slot_begins[-1] for p in prices]
     whole_work = Fraction(job["remaining_work"])
     # "A job that does not end within the horizon must have done at least `least_progress` x F x T of its work
     # by then, up to 1e-9 of its work."
@@ -167,15 +185,16 @@ def schedules(instance, job):
             done = whole_work - work
             if fastest is None or job.get("must_finish", False) or done < needed_work:
                 return
-            # "The energy counts in all budgets, at the average of each forecast";
+            # "The energy counts in all budgets, at the mean of each forecast over time";
             # "What unfinished jobs draw after the horizon is under no cap."
             more_s = work / fastest[3]
-            later = [c + more_s * fastest[2] * sum(p) / slots for c, p in zip(costs, prices, strict=True)]
-            finish(rows, slots * slot_s + more_s, False, later, restarts, done)
+            later = [c + more_s * fastest[2] * mean for c, mean in zip(costs, means, strict=True)]
+            finish(rows, slot_begins[-1] + more_s, False, later, restarts, done)
             return
         follow(t + 1, (*rows, None), work, None, ran, costs, restarts)
         if not can_run(instance, job, t):
             return
+        slot_s = slot_lengths[t]
         for r, row in enumerate(table):
             if row is None:
                 continue
@@ -185,6 +204,10 @@ def schedules(instance, job):
             # no work. Its first start is free, unless it ran before the horizon. A new clock or power limit
             # is no restart."
             restart = ran and (gpus, pool, batch) != before
+            # "A job can restart only in a slot that is longer than its `restart_s`." "A slot that is as long
+            # as `restart_s` is too short; there is no tolerance."
+            if restart and slot_s <= restart_s:
+                continue
             lost_s, count = restart_s * restart, restarts + restart
             needed_s = lost_s + work / rate
             used_s = min(slot_s, needed_s)
@@ -193,9 +216,10 @@ def schedules(instance, job):
             # rest of the slot."
             now = [c + above_w(row) * used_s * p[t] for c, p in zip(costs, prices, strict=True)]
             left = work - rate * (slot_s - lost_s)
-            # "A job has ended when its remaining work is less than 1e-9 of its work in a slot."
-            if left <= 0 or left < TINY * rate * slot_s:
-                finish((*rows, r), t * slot_s + used_s, True, now, count, whole_work)
+            # "A job has ended in a slot when the work that it leaves is at most 1e-9 of what it does in the
+            # whole slot without a restart."
+            if left <= TINY * rate * slot_s:
+                finish((*rows, r), slot_begins[t] + used_s, True, now, count, whole_work)
             else:
                 follow(t + 1, (*rows, r), left, (gpus, pool, batch), True, now, count)
 
@@ -206,8 +230,9 @@ def schedules(instance, job):
 def standing_costs(instance):
     """ "Idle GPUs draw their idle power in every slot and count in all budgets." """
     idle_w = sum(p["gpus"] * Fraction(p.get("idle_power_w", 0.0)) for p in instance["pools"].values())
-    slot_s = Fraction(instance.get("slot_s", 3600.0))
-    return (Fraction(0), *(idle_w * slot_s * sum(prices) for prices in joule_prices(instance)))
+    seconds = lengths(instance)
+    joules = ((x * s for x, s in zip(prices, seconds, strict=True)) for prices in joule_prices(instance))
+    return (Fraction(0), *(idle_w * sum(by_slot) for by_slot in joules))
 
 
 def undominated(found):

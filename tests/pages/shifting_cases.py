@@ -1,20 +1,23 @@
 """Random small instances of `shifting`, of every kind that its page describes, as JSON documents."""
 
+import math
 import random
 from fractions import Fraction
 
 from tests.pages.pages_shifting import (
     CRITERIA,
     CRITERION_OF,
+    begins,
     could_do,
     decisions,
     held_in,
+    lengths,
     schedules,
     table_of,
 )
 
 
-def random_table(rng, pools, rows, slot_s, nice):
+def random_table(rng, pools, rows, nice):
     """Options with unique settings; watts are never below the idle draw."""
     table = {"gpus": [], "pool": [], "power_w": [], "rate": []}
     clocks, batches = rng.random() < 0.4, rng.random() < 0.4
@@ -45,6 +48,26 @@ def random_table(rng, pools, rows, slot_s, nice):
     return table
 
 
+def random_lengths(rng, slots, slot_s, nice):
+    """Seconds of slots that differ by little or much, and at times of more slots than the horizon has."""
+    few = rng.choice([(1.0, 0.5, 2.0), (1.0, 0.25, 0.5), (1.0, 2.0**-10), (1.0,)])
+    parts = [
+        rng.choice(few) if nice else rng.choice([rng.uniform(0.1, 1.5), 10 ** rng.uniform(-4, 0)])
+        for _ in range(slots)
+    ]
+    seconds = [max(slot_s * part, 2.0**-7) for part in parts]  # a job has to take 1e-6 s at least
+    return seconds + [slot_s * rng.choice([1e-3, 1e3])] * rng.choice([0, 0, 2])
+
+
+def random_restart(rng, seconds, nice):
+    """Less than the longest slot, and often longer than another slot, or as long, or all but as long."""
+    shorter = [s for s in seconds if s < max(seconds)]
+    if shorter and rng.random() < 0.6:
+        slot_s = rng.choice(shorter)
+        return rng.choice([slot_s, slot_s, math.nextafter(slot_s, 0.0), math.nextafter(slot_s, math.inf)])
+    return max(seconds) * (rng.choice([0.25, 0.5]) if nice else rng.uniform(0, 0.99))
+
+
 SMALL = [(1, 4, 4), (2, 2, 3), (2, 4, 2), (3, 2, 1), (3, 1, 4), (4, 2, 1), (4, 1, 2), (3, 3, 1)]
 LARGE = [(3, 2, 3), (3, 3, 2), (4, 2, 2), (5, 1, 3), (6, 1, 3), (4, 1, 4), (2, 4, 4), (1, 4, 6), (5, 2, 2)]
 
@@ -61,6 +84,10 @@ def random_instance(rng, sizes):
     low = rng.choice([0.0, 0.0, 100.0])
     instance = {"format": "wattsched-instance/1", "problem": "shifting", "slots": slots, "slot_s": slot_s}
     instance |= {"pools": pools, "tables": {}, "jobs": []}
+    if rng.random() < 0.5:
+        instance["slot_s"] = random_lengths(rng, slots, slot_s, nice)
+    seconds, starts = ([float(s) for s in found(instance)] for found in (lengths, begins))
+    unit_s = max(seconds) if nice else starts[-1] / slots
     for field, most, chance in (("carbon_g_per_kwh", 500.0, 0.8), ("price_per_kwh", 0.4, 0.5)):
         if rng.random() < chance:
             flat = rng.choice([0.0, most]) if rng.random() < 0.15 else None
@@ -68,32 +95,32 @@ def random_instance(rng, sizes):
             instance[field] = [
                 rng.uniform(low * most / 500, most) if flat is None else flat for _ in range(length)
             ]
-    shared = random_table(rng, pools, rows, slot_s, nice)
+    shared = random_table(rng, pools, rows, nice)
     instance["tables"]["shared"] = shared
     scale = rng.choice([1.0, 1.0, 1.0, 2.0**-13, 1024.0])
     shared["rate"] = [rate * scale for rate in shared["rate"]]
     for j in range(jobs):
         job = {"name": f"j{j}", "options": "shared"}
         if rng.random() < 0.3:
-            own = random_table(rng, pools, rows, slot_s, nice)
+            own = random_table(rng, pools, rows, nice)
             own["rate"] = [rate * scale for rate in own["rate"]]
             job["options"] = own
             if rng.random() < 0.5:
                 job["options"] = [{k: v[r] for k, v in own.items()} for r in range(len(own["gpus"]))]
         if nice:
-            job["remaining_work"] = scale * slot_s * rng.choice([0.25, 0.5, 1, 1.5, 2, 3, 5])
+            job["remaining_work"] = scale * unit_s * rng.choice([0.25, 0.5, 1, 1.5, 2, 3, 5])
         else:
             job["remaining_work"] = (
                 scale
-                * slot_s
+                * unit_s
                 * rng.choice([rng.uniform(0.05, 2), rng.uniform(0.5, 5), rng.choice([1e-3, 1e3])])
             )
         if rng.random() < 0.5:
             job["weight"] = rng.choice([1e-6, 1e-3, 0.5, 2.0, 1e3, 1e6])
         if rng.random() < 0.4:
-            job["arrival_s"] = slot_s * rng.choice([0, 0.5, 1, slots - 1]) * (slots > 1)
+            job["arrival_s"] = rng.choice([0, starts[1] / 2, starts[1], starts[-2]]) * (slots > 1)
         if rng.random() < 0.6:
-            job["restart_s"] = slot_s * (rng.choice([0.25, 0.5]) if nice else rng.uniform(0, 0.99))
+            job["restart_s"] = random_restart(rng, seconds, nice)
         if rng.random() < 0.3:
             job["has_run"] = True
         if rng.random() < 0.3 and not job.get("arrival_s"):
@@ -104,7 +131,7 @@ def random_instance(rng, sizes):
         ends = sorted({s.end_s for s in schedules(instance | {"jobs": [job]}, job)})
         if ends and rng.random() < 0.35:
             job["deadline_s"] = float(rng.choice(ends)) * rng.choice([1.0, 1.0, 1.001, 1.5, 3.0, 1 - 1e-6])
-        if rng.random() < 0.15 and (min(ends) <= slots * slot_s or rng.random() < 0.1):
+        if rng.random() < 0.15 and (min(ends) <= starts[-1] or rng.random() < 0.1):
             job["must_finish"] = True
         if j and rng.random() < 0.25:  # equal jobs
             job = dict(instance["jobs"][-1], name=f"j{j}")
@@ -254,7 +281,7 @@ def add_work(rng, instance, job):
     ends = sorted({s.end_s for s in schedules(instance, job)})
     if rng.random() < 0.15:
         job["deadline_s"] = float(rng.choice(ends)) * rng.choice([1.0, 1.5])
-    if ends[0] <= instance["slots"] * Fraction(instance["slot_s"]) and rng.random() < 0.1:
+    if ends[0] <= begins(instance)[-1] and rng.random() < 0.1:
         job["must_finish"] = True
 
 

@@ -114,20 +114,23 @@ def totals_faults(stated, totals, chosen):
 def check_faults(instance, model, decision_type, rng):
     """Whether `check` accepts just those of some random decisions that keep all rules of the page."""
     jobs = instance["jobs"]
-    choices = [brute.schedules(instance, job | {"least_progress": 0.0}) for job in jobs]
+    # "A job can restart only in a slot that is longer than its `restart_s`": some restart in shorter ones
+    lax = [{"least_progress": 0.0} | rng.choice([{}, {"restart_s": 0.0}]) for _ in jobs]
+    choices = [brute.schedules(instance, job | fields) for job, fields in zip(jobs, lax, strict=True)]
+    own = [{s.rows: s for s in brute.schedules(instance, job)} for job in jobs]
     faults = []
     for _ in range(3 if all(choices) else 0):
         chosen = [rng.choice(schedules) for schedules in choices]
+        document = brute.decision_of(instance, chosen)
+        kept = [found.get(s.rows) for found, s in zip(own, chosen, strict=True)]
+        chosen = [s or other for s, other in zip(kept, chosen, strict=True)]
         used = Counter()
         for schedule in chosen:
             used.update({(t, held[0]): held[1] for t, held in enumerate(schedule.gpus) if held})
         totals = tuple(map(sum, zip(brute.standing_costs(instance), *(s.costs for s in chosen), strict=True)))
         right = brute.within_budgets(instance, totals) and brute.keeps_caps(instance, chosen)
-        right = right and all(
-            s in brute.schedules(instance, job) for job, s in zip(jobs, chosen, strict=True)
-        )
+        right = right and all(kept)
         right = right and all(n <= instance["pools"][pool]["gpus"] for (_, pool), n in used.items())
-        document = brute.decision_of(instance, chosen)
         verdict = wattsched.check(model, decision_type.model_validate(document))
         if right == bool(verdict.faults):
             faults.append(f"check of {document} says {verdict.faults}")
