@@ -50,7 +50,7 @@ def random_table(rng, pools, rows, nice):
 
 def random_lengths(rng, slots, slot_s, nice):
     """Seconds of slots that differ by little or much, and at times of more slots than the horizon has."""
-    few = rng.choice([(1.0, 0.5, 2.0), (1.0, 0.25, 0.5), (1.0, 2.0**-10), (1.0,)])
+    few = rng.choice([(1.0, 0.5, 2.0), (1.0, 0.25, 0.5), (1.0, 2.0**-10)])
     parts = [
         rng.choice(few) if nice else rng.choice([rng.uniform(0.1, 1.5), 10 ** rng.uniform(-4, 0)])
         for _ in range(slots)
@@ -62,7 +62,7 @@ def random_lengths(rng, slots, slot_s, nice):
 def random_restart(rng, seconds, nice):
     """Less than the longest slot, and often longer than another slot, or as long, or all but as long."""
     shorter = [s for s in seconds if s < max(seconds)]
-    if shorter and rng.random() < 0.6:
+    if shorter and rng.random() < 0.8:
         slot_s = rng.choice(shorter)
         return rng.choice([slot_s, slot_s, math.nextafter(slot_s, 0.0), math.nextafter(slot_s, math.inf)])
     return max(seconds) * (rng.choice([0.25, 0.5]) if nice else rng.uniform(0, 0.99))
@@ -121,7 +121,7 @@ def random_instance(rng, sizes):
             job["arrival_s"] = rng.choice([0, starts[1] / 2, starts[1], starts[-2]]) * (slots > 1)
         if rng.random() < 0.6:
             job["restart_s"] = random_restart(rng, seconds, nice)
-        if rng.random() < 0.3:
+        if rng.random() < (0.6 if job.get("restart_s", 0.0) >= min(seconds) else 0.3):
             job["has_run"] = True
         if rng.random() < 0.3 and not job.get("arrival_s"):
             row = rng.choice([row for row in table_of(instance, job) if row] or [(1, "p", 0, 0, None)])
