@@ -73,7 +73,7 @@ def joule_prices(instance):
     slots = instance["slots"]
     forecasts = [[Fraction(1)] * slots]
     for field in ("carbon_g_per_kwh", "price_per_kwh"):
-        # "forecasts, one number per slot and none negative; longer ones are cut"
+        # "forecasts, one number per slot; longer ones are cut"
         forecast = instance.get(field)
         forecasts.append(
             [Fraction(x) / KWH_J for x in forecast[:slots]] if forecast else [Fraction(0)] * slots
@@ -162,7 +162,7 @@ def schedules(instance, job):
 
     def finish(rows, end_s, finished, costs, restarts, done):
         # "deadline_s: latest end, from the beginning of the horizon", "The completion time is the end of the
-        # horizon plus the seconds that this takes, also for a deadline after the horizon."
+        # horizon plus the seconds that this takes. A deadline after the horizon is compared with this time."
         deadline_s = job.get("deadline_s")
         if deadline_s is not None:
             deadline_s = Fraction(deadline_s)
@@ -199,10 +199,10 @@ def schedules(instance, job):
             if row is None:
                 continue
             gpus, pool, _, rate, batch = row
-            # "A job restarts after a pause, or when its GPU count, pool or batch size change from one slot
+            # "A job restarts after a pause, or when its GPU count, pool or batch size changes from one slot
             # to the next. It then draws its power for restart_s seconds at the beginning of the slot and does
             # no work. Its first start is free, unless it ran before the horizon. A new clock or power limit
-            # is no restart."
+            # is not a restart."
             restart = ran and (gpus, pool, batch) != before
             # "A job can restart only in a slot that is longer than its `restart_s`." "A slot that is as long
             # as `restart_s` is too short; there is no tolerance."
