@@ -261,12 +261,15 @@ def _caps(instance: ShiftingInstance) -> tuple[dict[str, FloatArray], FloatArray
 
 
 def _most_left(instance: ShiftingInstance, able_s: FloatArray, rate: FloatArray) -> FloatArray:
-    """Work that jobs may leave that have so many seconds, by the rate of which their progress is a share."""
+    """Work that jobs may leave that have so many seconds, by the rate of which their progress is a share.
+
+    Below 0 for those that have to end.
+    """
     least = np.array([job.least_progress for job in instance.jobs])
     work = np.array([job.remaining_work for job in instance.jobs])
     must_finish = np.array([job.must_finish for job in instance.jobs], dtype=bool)
     left = np.where(least > 0, work - least * rate * able_s, np.inf)
-    return np.where(must_finish, 0.0, np.maximum(left, 0.0))
+    return np.where(must_finish, 0.0, left)
 
 
 def _per_joule(instance: ShiftingInstance) -> FloatArray:

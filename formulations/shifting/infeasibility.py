@@ -49,7 +49,7 @@ def _unable(horizon: Horizon) -> Iterator[str]:
         job, options = horizon.instance.jobs[number], horizon.options_of(number)
         first, work = int(horizon.first_slot[number]), float(horizon.work[number])
         able = float(rate[options, first:].max(axis=0) @ horizon.slot_s[first:])
-        needed = work - float(horizon.most_left[number]) if job.least_progress else 0.0
+        needed = work - max(0.0, float(horizon.most_left[number])) if job.least_progress else 0.0
         if not job.must_finish and able * (1 + ROUNDING) < needed - ROUNDING * work:
             yield f"job '{job.name}' can do {able:.10g} of its work in the horizon, and must do {needed:.10g}"
             continue

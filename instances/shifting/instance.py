@@ -345,7 +345,7 @@ def _of_slots(instance: ShiftingInstance) -> Iterator[str]:
     """Jobs that arrive after the last slot has begun, or of which no slot has time for a restart."""
     last_s, longest_s = float(instance.begin_s[-2]), float(instance.lengths_s.max())
     for job in instance.jobs:
-        if job.arrival_s > last_s:
+        if job.arrival_s * (1 - _ROUNDING) > last_s:
             told = f"leaves no slot of the horizon, the last one begins at {last_s:g}"
             yield f"job '{job.name}': arrival_s {job.arrival_s:g} {told}"
         if job.restart_s >= longest_s:

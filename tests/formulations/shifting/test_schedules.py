@@ -239,3 +239,14 @@ def test_an_option_that_takes_longer_than_numbers_go_changes_nothing(rate: float
     plain, answer = solve(instance, gap=1e-6), solve(slow, gap=1e-6)
     assert answer.objective == pytest.approx(plain.objective, rel=1e-5)
     assert verdict_on(slow, answer.model_dump(mode="json")).faults == []
+
+
+@pytest.mark.parametrize("formulation", ["schedules", "time-indexed"])
+def test_jobs_that_must_end_do_not_end_almost(formulation: str) -> None:
+    """With least progress beyond its work a job has to end; here a little more than that allows is left."""
+    table = {"gpus": [1, 1], "pool": ["p", "p"], "frequency_mhz": [1000, 1500]}
+    table |= {"power_w": [100.0, 1000.0], "rate": [1.0, 2.0]}
+    job = {"name": "a", "options": table, "remaining_work": 7200.00000396, "least_progress": 0.6}
+    document = {"problem": "shifting", "objective": "energy", "slots": 2, "pools": {"p": {"gpus": 1}}}
+    result = solve(ShiftingInstance.model_validate(document | {"jobs": [job]}), formulation=formulation)
+    assert result.objective == pytest.approx(2_160_000.0)

@@ -73,6 +73,15 @@ def test_a_good_instance_is_read() -> None:
     assert instance_of(copy.deepcopy(GOOD)).slots == 3
 
 
+@pytest.mark.parametrize(("slot_s", "arrival_s"), [(0.1, 0.2), (30.1, 60.2), ([0.1, 0.7, 0.1], 0.8)])
+def test_jobs_may_arrive_at_the_begin_of_the_last_slot(slot_s: float | list[float], arrival_s: float) -> None:
+    """Begins of slots are sums, which are rounded."""
+    document = copy.deepcopy(GOOD)
+    top(slot_s=slot_s)(document)
+    job(arrival_s=arrival_s * (1 + 1e-12), remaining_work=1.0)(document)
+    assert instance_of(document).slots == 3
+
+
 def test_options_may_be_a_list_of_rows() -> None:
     columns = GOOD["jobs"][0]["options"]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
