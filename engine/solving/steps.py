@@ -54,6 +54,8 @@ _ENDING_S = 0.1
 _ROUNDING = 1e-6
 _MOVING = 0.7
 """Part of the time for the program that knows no price of moves: the rest is for a decision without moves."""
+_ALL_DECISIONS_S = 60.0
+"""Seconds for all decisions where the columns hold none and the call has no limit."""
 _CLOSE = 0.8
 """Part of the gap to which a program that bounds nothing by itself is solved: prices prove a little less."""
 # The heuristic takes about as long as the call has taken so far. Where more than `_AMPLE` times that is left,
@@ -125,6 +127,8 @@ def _by_all_decisions(call: Call, found: list[Candidate]) -> Result | None:
     if name is None or call.solver != "auto":
         return None
     call.formulation = name
+    if call.limits.time_s is None:
+        call.limits = replace(call.limits, time_s=_ALL_DECISIONS_S)
     model = call.model(name)
     result = Answer(call, model, _solved(call, model, Start(), heuristic_late=False), found).result()
     return None if result.termination.reason == "no_solution" else result
