@@ -79,7 +79,7 @@ class Time(ParamType):
     "--shortest-slot-s",
     type=Number(above=0.0),
     metavar="S",
-    help="Split slots where the signal changes, into none shorter than so many seconds.",
+    help="Split slots where the event or the signal changes, into none shorter than so many seconds.",
 )
 @click.option("--points", type=Whole(1, 100), default=6, help="Cuts of each duration.")
 @limit_options
@@ -112,8 +112,6 @@ def command(
         refuse_given(("at_s", "lasts_s", "points", "plot"), "cannot be combined with --signal")
     elif at_s is None or lasts_s is None:
         raise BadInput("give --at and --for, when an event begins and how long it lasts, or --signal")
-    else:
-        refuse_given(("shortest_slot_s",), "needs --signal")
     if isinstance(start, time):
         if not isinstance(at_s, time):
             raise BadInput("--start must be a date with a time, as the event has a date")

@@ -115,7 +115,8 @@ def offer(
     start : str or datetime
         When the horizon begins, for a signal; with a zone.
     shortest_slot_s : float, optional
-        Slots are split where limits and wishes of a signal change, into none shorter; None leaves them.
+        Slots are cut where the event, or limits and wishes of a signal, begin, end or change, into none
+        shorter; None leaves them.
     time_limit : float, optional
         Wall-clock seconds for all plans together.
     **options
@@ -131,12 +132,17 @@ def offer(
     require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
     require_range(points >= 1, "points", "at least 1", points)
     events, wishes = dict[range, list[float]](), []
+    wished = [one for one in signal.limits if one.worth_per_kwh is not None] if signal else []
+    if shortest_slot_s is not None:
+        begin_s = start_time(start).timestamp() if wished else 0.0
+        times_s = [time_s - begin_s for one in wished for time_s in (one.begin.timestamp(), one.end_s)]
+        times_s += [at_s, *(at_s + lasting for lasting in lasts_s)] if lasts_s else []
+        horizon = horizon.cut(times_s, shortest_slot_s)
+        for one in (signal, *map(signal.granting, wished)) if signal else ():
+            horizon = horizon.split(one, start, shortest_slot_s)
     for lasting in lasts_s:
         events.setdefault(_slots(horizon, at_s, lasting), []).append(lasting)
     if signal is not None:
-        wished = [one for one in signal.limits if one.worth_per_kwh is not None]
-        for one in (signal, *map(signal.granting, wished)) if shortest_slot_s is not None else ():
-            horizon = horizon.split(one, start, shortest_slot_s)
         asked, horizon = horizon, horizon.under(signal, start)
         for wish in wished:
             granted = asked.under(signal.granting(wish), start)

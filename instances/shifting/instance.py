@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from wattsched.instances.errors import duplicates, refuse, require_known, require_range
+from wattsched.instances.errors import duplicates, refuse, require, require_known, require_range
 from wattsched.instances.signals import Signal
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
@@ -187,17 +187,36 @@ class ShiftingInstance(Strict):
         shortest_slot_s : float
             No part of a slot is shorter; refused where a horizon could have too many of them.
         """
-        least_s, edges_s = self.horizon_s / max(1, MOST_SLOTS - self.slots), self.begin_s
-        within = f"a number from {least_s:.6g} on, as a horizon has at most {MOST_SLOTS:,} slots"
-        require_range(least_s <= shortest_slot_s < math.inf, "shortest_slot_s", within, shortest_slot_s)
+        self._require_room(shortest_slot_s)
+        edges_s, kept_s = self.begin_s, self.begin_s
         begin_s, limits = start_time(start).timestamp(), [signal.limit(one) for one in signal.domains]
         changes_s = np.unique([time_s - begin_s for one in limits for time_s in (*one.begin_s, *one.end_s)])
         fine_s = _parts(_with_cuts(edges_s, changes_s, shortest_slot_s), shortest_slot_s)
-        kept_s = edges_s
         for one in limits:
             watts = one.least(begin_s + fine_s[:-1], begin_s + fine_s[1:])
             kept_s = np.union1d(kept_s, fine_s[1:-1][watts[1:] != watts[:-1]])
         return self._cut_at(kept_s)
+
+    def cut(self, times_s: Iterable[float], shortest_slot_s: float) -> ShiftingInstance:
+        """Return the instance with slots cut at some moments, where no part is shorter than so many seconds.
+
+        Parameters
+        ----------
+        times_s : iterable of float
+            Seconds from the horizon's begin.
+        shortest_slot_s : float
+            As for `split`.
+        """
+        self._require_room(shortest_slot_s)
+        return self._cut_at(_with_cuts(self.begin_s, sorted(times_s), shortest_slot_s))
+
+    def _require_room(self, shortest_slot_s: float) -> None:
+        """Refuse by a ValueError or TypeError a shortest slot of which a horizon could have too many."""
+        require("shortest_slot_s", shortest_slot_s, (int, float), "a number of seconds")
+        least_s = self.horizon_s / max(1, MOST_SLOTS - self.slots)
+        within = f"a number from {least_s:.6g} on, as a horizon has at most {MOST_SLOTS:,} slots"
+        told = f"{within} and this one has {self.slots:,}"
+        require_range(least_s <= shortest_slot_s < math.inf, "shortest_slot_s", told, shortest_slot_s)
 
     def _cut_at(self, edges_s: FloatArray) -> ShiftingInstance:
         """The instance with other edges of slots, those that it has among them; its series repeat."""
@@ -260,7 +279,7 @@ _SERIES = ("slot_s", "carbon_g_per_kwh", "price_per_kwh", "power_w")
 _ROUNDING = 1e-9
 
 
-def _with_cuts(edges_s: FloatArray, cuts_s: FloatArray, shortest_s: float) -> FloatArray:
+def _with_cuts(edges_s: FloatArray, cuts_s: Iterable[float], shortest_s: float) -> FloatArray:
     """Edges of slots, and the cuts between them that leave no slot shorter than so many seconds."""
     for cut_s in cuts_s:
         at = int(np.searchsorted(edges_s, cut_s))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import wattsched
@@ -154,6 +155,24 @@ def test_slots_are_split_where_a_wish_begins_and_ends() -> None:
     assert (first.first_slot, first.slots, second.first_slot, second.slots) == (2, 2, 5, 2)
     assert [first.not_drawn_j, second.not_drawn_j] == pytest.approx([0.5 * 3.6e6, (0.1 - 0.075) * 3.6e6])
     assert [first.loss, second.loss] == pytest.approx([2250.0, 900.0])
+
+
+def test_a_wish_with_a_ramp_is_paid_for_its_own_time() -> None:
+    """The cap stays low while the ramp rises in the slot after it, whose watts are none of the wish."""
+    wish = {"from": "2026-07-14T13:00Z", "to": "2026-07-14T13:40Z", "power_w": 450.0, "worth_per_kwh": 1.0}
+    signal = Signal.model_validate({"baseline_w": 800.0, "limits": [wish | {"ramp_w_per_s": 0.2}]})
+    found = wattsched.offer(one_job(), signal=signal, start=START, shortest_slot_s=600.0, gap=SAME)
+    begin_s = np.cumsum([0.0, *found.slot_s])
+    assert {3600.0, 6000.0} <= {*begin_s.tolist()}
+    [cut] = found.cuts
+    assert cut.not_drawn_j == pytest.approx(400.0 * 2400.0)
+
+
+def test_slots_are_cut_where_an_event_begins_and_ends() -> None:
+    how = {"points": 1, "shortest_slot_s": 60.0, "gap": SAME}
+    found = wattsched.offer(one_job(), 5400.0, [1800.0], **how)
+    assert {(cut.first_slot, cut.slots) for cut in found.cuts} == {(2, 1)}
+    assert found.slot_s[:3] == [3600.0, 1800.0, 1800.0]
 
 
 @pytest.mark.parametrize(

@@ -93,3 +93,5 @@ def test_slots_become_no_more_than_a_horizon_may_have() -> None:
     for shortest_s in (0.0, 0.36, float("nan")):
         with pytest.raises(ValueError, match=r"^shortest_slot_s: must be a number from 0.360144 on"):
             horizon(900.0).split(signal, BEGIN, shortest_s)
+    with pytest.raises(TypeError, match="shortest_slot_s must be a number of seconds"):
+        horizon(900.0).split(signal, BEGIN, "60")  # as a caller without types might
