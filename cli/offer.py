@@ -156,6 +156,9 @@ def print_offer(out: Console, found: Offer) -> None:
         cuts = [*group]
         first, title = cuts[0].first_slot, ", ".join(map(duration, cuts[0].lasts_s)) or "Wishes"
         note = f"slots {first} to {first + slots - 1}" if slots > 1 else f"slot {first}"
+        if isinstance(found.slot_s, list):
+            begin_s, lasts_s = sum(found.slot_s[:first]), sum(found.slot_s[first : first + slots])
+            note += f", for {duration(lasts_s)} from {duration(begin_s)} on"
         heading(out, title, note if slots else "each alone, beside the firm limits")
         lost = {"mean-completion": "job hours"}.get(found.objective, found.objective)
         columns = [">cut" if slots else "wish", ">not drawn", ">earns", ">later on average"]

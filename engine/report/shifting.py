@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from wattsched.report.terminal import heading, line, rest_in, table
 from wattsched.report.views import View, print_budgets
 from wattsched.report.wording import Goal, count, duration, listed, number, setting
@@ -56,7 +58,7 @@ def print_decision(
         out, "Decision", f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait for the next horizon"
     )
     shown = decision.jobs[:MOST_ROWS]
-    rows = [_row(schedule, None if instance is None else end_s(instance, schedule)) for schedule in shown]
+    rows = [_row(schedule, instance) for schedule in shown]
     table(out, COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=rest_in(instance))
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
@@ -74,23 +76,27 @@ def end_s(instance: ShiftingInstance, schedule: Schedule) -> float:
     return report.totals["average_completion_s"] + sum(job.arrival_s for job in jobs)
 
 
-def _row(schedule: Schedule, ends_s: float | None) -> tuple[str, ...]:
+def _row(schedule: Schedule, instance: ShiftingInstance | None) -> tuple[str, ...]:
     runs = schedule.runs
     pauses = sum(b.first_slot > a.first_slot + a.slots for a, b in pairwise(runs))
     return (
         schedule.job,
         str(sum(run.slots for run in runs)),
-        "" if ends_s is None else duration(ends_s),
+        "" if instance is None else duration(end_s(instance, schedule)),
         str(pauses) if pauses else "",
-        ", ".join(_told(run) for run in runs),
+        ", ".join(_told(run, instance) for run in runs),
     )
 
 
-def _told(run: Run) -> str:
-    slots = f"{run.first_slot}" + (f"-{run.first_slot + run.slots - 1}" if run.slots > 1 else "")
+def _told(run: Run, instance: ShiftingInstance | None) -> str:
+    """Slots of a run, or its times where slots are of unequal length, and what it holds."""
+    when = f"{run.first_slot}" + (f"-{run.first_slot + run.slots - 1}" if run.slots > 1 else "")
+    if instance is not None and np.ptp(instance.lengths_s) > 0:
+        edges_s = instance.begin_s[[run.first_slot, run.first_slot + run.slots]].tolist()
+        when = " to ".join(map(duration, edges_s)) if edges_s[0] else f"to {duration(edges_s[1])}"
     batch = "" if run.batch_size is None else f"batch {run.batch_size}"
     settings = [f"{run.gpus} {run.pool}", setting(run.frequency_mhz, run.power_limit_w), batch]
-    return f"{slots}: {' '.join(filter(None, settings))}"
+    return f"{when}: {' '.join(filter(None, settings))}"
 
 
 def about(instance: ShiftingInstance) -> str:

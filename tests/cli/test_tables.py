@@ -13,6 +13,7 @@ from wattsched.formulations.shifting.heuristics import greedy
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
+from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.report.shifting import curve
 from wattsched.report.views import view
 from wattsched.verification.shifting.checker import check
@@ -107,3 +108,11 @@ def test_an_instance_of_shifting_and_its_decision_are_told():
     assert not check(instance, decision).faults
     assert curve([1.0, 8.0]) == "▁█"
     assert curve([2.0, 2.0]) == "▁▁"
+
+
+def test_runs_over_slots_of_unequal_length_are_told_by_their_times():
+    table = {"gpus": [1], "pool": ["a"], "power_w": [300.0], "rate": [1.0]}
+    jobs = [{"name": "j", "options": table, "remaining_work": 2700.0, "arrival_s": 1200.0}]
+    document = {"problem": "shifting", "slots": 3, "slot_s": [600.0, 1200.0, 3600.0], "jobs": jobs}
+    instance = ShiftingInstance.model_validate(document | {"pools": {"a": {"gpus": 1}}})
+    assert "30 min to 1.5 h: 1 a" in printed("shifting", instance, greedy(horizon_of(instance), "energy"))
