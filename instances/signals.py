@@ -175,12 +175,11 @@ class Signal(Strict):
         wishes, told = sum(one.worth_per_kwh is not None for one in self.limits), list[str]()
         if wishes:
             told += [f"{wishes:,} of {len(self.limits):,} limits are wishes, and limit nothing{hint}"]
-        from_s, to_s = np.array([[begin_s], [end_s]])
-        least_w = [float(self.limit(domain).least(from_s, to_s)[0]) for domain in self.domains]
-        if min(least_w) == np.inf and wishes < max(1, len(self.limits)):
-            told += [
-                f"no limit holds in the time of the jobs, from {datetime.fromtimestamp(begin_s, UTC)} on"
-            ]
+        limits = [self.limit(domain) for domain in self.domains]
+        hold = any(((one.begin_s < end_s) & (one.end_s > begin_s)).any() for one in limits)
+        if not hold and wishes < len(self.limits):
+            which = "no limit" if self.power_w is None else "no limit but power_w"
+            told += [f"{which} holds in the time of the jobs, from {datetime.fromtimestamp(begin_s, UTC)} on"]
         if self.until is not None and self.until.timestamp() <= begin_s:
             told += [f"it counted until {self.until.isoformat()}, and is kept all the same"]
         for line in told:

@@ -181,6 +181,10 @@ def test_a_ramp_is_exact_to_a_milliwatt_where_seconds_since_1970_are_not() -> No
             {"limits": [{"from": at(200), "power_w": 1.0}]},
             ["no limit holds in the time of the jobs, from 2026-07-01 15:00"],
         ),
+        (
+            {"power_w": 9.0, "limits": [{"from": at(-20), "to": at(-10), "power_w": 1.0}]},
+            ["no limit but power_w holds in the time of the jobs, from 2026-07-01 15:00"],
+        ),
         ({"limits": [{"from": at(10), "power_w": 1.0, "worth_per_kwh": 1.0}]}, ["1 of 1 limits are wishes"]),
         ({"power_w": 9.0, "until": at(0)}, ["it counted until 2026-07-01T15:00:00"]),
         ({"power_w": 9.0, "until": at(1)}, []),
