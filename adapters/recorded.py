@@ -67,10 +67,10 @@ class Recorded:
     _runs: Counter[str] = field(default_factory=Counter)
     _nodes: list[tuple[str, ...]] = field(default_factory=list)
 
-    def add(self, job: TraceJob, state: str, waited_s: float, nodes: tuple[str, ...] = ()) -> None:
+    def add(self, job: TraceJob, state: str, waited_s: float | None, nodes: tuple[str, ...] = ()) -> None:
         """Put a run of a job into the trace, numbered, with names as long as files take them.
 
-        It ended as `state` says, after it had waited for `waited_s` seconds, and was on `nodes`.
+        It ended as `state` says, after it had waited for `waited_s` seconds, if known, and was on `nodes`.
         """
         self.ended[state] += 1
         self._runs[job.name] += 1
@@ -78,7 +78,7 @@ class Recorded:
         kind = None if job.gpu_type is None else shortened(job.gpu_type)
         numbered = job.name if run == 1 else f"{job.name}#{run}"
         name, user, account = map(shortened, (numbered, job.user, job.account))
-        job = replace(job, waited_s=max(0.0, waited_s))
+        job = replace(job, waited_s=None if waited_s is None else max(0.0, waited_s))
         kept = replace(job, name=name, user=user, account=account, gpu_type=kind)
         self.cut += kept != replace(job, name=numbered)
         self.jobs.append(kept)
@@ -126,9 +126,11 @@ class Recorded:
         lines = [f"{count(len(self.jobs), 'job')}{of}, {number(gpu_hours(self.jobs))} GPU h"]
         told = "no nodes were told, and so there is no cluster"
         told = _size_told(self.machines) if self.machines else told
-        waited_s = fmean(job.waited_s or 0.0 for job in self.jobs)
-        completion_s = waited_s + fmean(job.duration_s for job in self.jobs)
-        return [*lines, told, f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}"]
+        known = [(job.waited_s, job.duration_s) for job in self.jobs if job.waited_s is not None]
+        if not known:
+            return [*lines, told]
+        wait_s, run_s = (fmean(seconds) for seconds in zip(*known, strict=True))
+        return [*lines, told, f"mean wait {duration(wait_s)}, mean completion {duration(wait_s + run_s)}"]
 
     def table(self) -> list[Entry]:
         """Return what was read, converted, left out and assumed, and what cannot be right."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
@@ -28,6 +28,14 @@ NEEDED = ("JobID", "State", "Submit", "Start")
 ONE_OF = (("Elapsed", "ElapsedRaw", "End"), ("AllocTRES", "ReqTRES"))
 
 JSON = "sacct --json"
+
+STILL_RUN = frozenset(["RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"])
+WAITING = frozenset(["PENDING", "CONFIGURING"])
+"""Records in other states have ended: RESIZING is of the time before a job's size was changed."""
+BEYOND_LIMIT, BEYOND_LIMIT_S = 1.1, 600.0
+"""Factor of its time limit, and seconds more, for which OverTimeLimit and KillWait let a job run."""
+AS_CUT = "as sacct --truncate cuts runs: without energy"
+RUNAWAY = "is it a runaway job? sacctmgr show runaway lists these"
 
 TIMES = ("Submit", "Eligible", "Start", "End")
 """Columns of times, in the order in which they happen."""
@@ -61,11 +69,11 @@ class Accounted:
     gpus : int, optional
         None where Slurm does not know how many.
     gpu_types : frozenset of str
-        Of its GPUs, as far as Slurm tells; '' for some beside slices.
+        Of its GPUs, as far as Slurm tells; '' for those without a type beside others.
     energy_j : float, optional
         Of its nodes or GPUs, whatever the site's sensors measure.
     steps : dict of str to Step
-        Those that have energy, where the job has none of its own.
+        Those that have energy.
     partly_measured : bool
         True if only steps have energy, and not of all its nodes and time.
     requested, converted : bool
@@ -80,6 +88,10 @@ class Accounted:
         True if a time has no zone; and if it may be either of two in the hour that comes twice in autumn.
     eligible_told : bool
         False if it started, and the records do not say when it was eligible.
+    start_cut, end_cut : bool
+        True if it may have begun before its start, or gone on after its end, which ``sacct -T`` has cut.
+    begun : int
+        Of an array's tasks that its record calls waiting, those of which other records tell.
     """
 
     id: str
@@ -106,6 +118,9 @@ class Accounted:
     local: bool = field(default=False, compare=False)
     ambiguous: bool = field(default=False, compare=False)
     eligible_told: bool = field(default=True, compare=False)
+    start_cut: bool = field(default=False, compare=False)
+    end_cut: bool = field(default=False, compare=False)
+    begun: int = field(default=0, compare=False)
 
     @property
     def held_s(self) -> float:
@@ -124,9 +139,15 @@ class Accounted:
         lasted_s = self.end_s - (self.start_s or 0.0) if self.end_s else self.held_s
         rest_s = lasted_s - self.elapsed_s - (self.suspended_s or 0.0)
         misfit = not -1 <= rest_s <= (inf if self.suspended_s is None else 1)
+        beyond_limit = self.elapsed_s > BEYOND_LIMIT * (self.time_limit_s or inf) + BEYOND_LIMIT_S
+        runs_on = self.state == "RUNNING" and not self.end_s
         remarks = {
             ("doubtful", "Start is before Submit or Eligible"): self.eligible_s > (self.start_s or inf) + 1,
             ("doubtful", "Elapsed is not the time from Start to End; is --time-zone right?"): misfit,
+            ("doubtful", f"starts with others at the first second, {AS_CUT}; arrives then"): self.start_cut,
+            ("doubtful", f"ends with others at the last second, or runs on, {AS_CUT}"): self.end_cut,
+            ("doubtful", "ran longer than its time limit"): beyond_limit and not runs_on,
+            ("doubtful", f"still runs after its time limit: {RUNAWAY}"): beyond_limit and runs_on,
             ("assumed", "suspended for a time: GPUs are held until the end"): self.held_s > self.elapsed_s,
             ("assumed", "Eligible is not told: waits count from Submit"): not self.eligible_told,
             ("assumed", "GPUs are those requested, as allocated ones are not told"): self.requested,
@@ -138,8 +159,16 @@ class Accounted:
     @property
     def tasks(self) -> int:
         """Jobs that its record stands for: one, or the tasks of an array that wait, as in ``7_[4-9%2]``."""
+        return (sum(map(len, self._ranges)) or 1) - self.begun
+
+    @property
+    def _ranges(self) -> list[range]:
         parts = _TASKS.findall(self.id)
-        return sum(len(range(int(a), int(b or a) + 1, int(step or 1))) for a, b, step in parts) or 1
+        return [range(int(first), int(last or first) + 1, int(step or 1)) for first, last, step in parts]
+
+    def without(self, tasks: Iterable[int]) -> Accounted:
+        """Return the record of an array's waiting tasks without those of these numbers."""
+        return replace(self, begun=sum(any(task in some for some in self._ranges) for task in tasks))
 
 
 class _DocumentRow(Row):
@@ -178,8 +207,9 @@ def _count_gpus(tres: str) -> tuple[int | None, frozenset[str], bool]:
         counts |= {} if known in UNKNOWN else {kind: known}
     typed = {kind: count for kind, count in counts.items() if kind and count}
     total = counts.get("", None if unknown and not typed else sum(typed.values()))
-    if total != sum(typed.values()):
-        return total, frozenset({*typed, ""} if has_parts(typed) else typed), False
+    if total != (of_types := sum(typed.values())):
+        some = has_parts(typed) or (total or 0) > of_types > 0
+        return total, frozenset({*typed, ""} if some else typed), False
     if (of_one := as_one_type(typed)) == typed:
         return total, frozenset(typed), False
     return sum(of_one.values()), frozenset(of_one), True
@@ -226,15 +256,16 @@ COVERED = (0.9, 1.1)
 
 
 def _measured(job: Accounted, own_j: float | None, steps: Mapping[str, Step]) -> Accounted:
-    """Return a job with its own joules, or those of steps that do not overlap and cover its nodes and time.
+    """Return a job with the joules of steps that do not overlap and cover its nodes and time, or its own.
 
     A step's sensors count all that is drawn on its nodes; of steps that overlap, as the batch script and what
-    it starts do, the one of most nodes and seconds counts.
+    it starts do, the one of most nodes and seconds counts. Slurm's own energy of a job is the sum over all
+    steps unless it has an ``extern`` step; so it counts only where no step tells any.
     """
-    if own_j and own_j > 0:
-        return replace(job, energy_j=own_j)
-    kept = list[Step]()
     told = {name: step.of(job) for name, step in steps.items() if step.energy_j > 0}
+    if not told:
+        return replace(job, energy_j=own_j if own_j and own_j > 0 else None)
+    kept = list[Step]()
     for step in sorted(told.values(), key=lambda step: (step.node_s, step.energy_j), reverse=True):
         if not any(step.overlaps(other) for other in kept):
             kept.append(step)
@@ -258,6 +289,7 @@ def as_one_run(first: Accounted, one: Accounted) -> Accounted:
         end_s=last.last_s,
         elapsed_s=max(first.elapsed_s, one.elapsed_s, first.elapsed_s + one.elapsed_s - common_s),
         suspended_s=None,
+        start_cut=first.start_cut,
         energy_j=max(energies_j, default=None) if known else None,
     )
     if not (first.steps and one.steps):
@@ -298,7 +330,27 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
             break
     if faults:
         raise InputError(faults, JSON if is_document else "sacct")
-    return [_measured(job, own_j, its_steps) for job, own_j, its_steps in found]
+    return _with_cuts([_measured(job, own_j, its_steps) for job, own_j, its_steps in found])
+
+
+def _with_cuts(jobs: Sequence[Accounted]) -> list[Accounted]:
+    """Mark runs of an export that ``sacct --truncate`` may have cut.
+
+    So look several jobs, eligible at different times, that begin at its first second or end at its last one,
+    where ``scancel`` has not ended them; and jobs that have an end but still run, with all that end then.
+    """
+    ran = [job for job in jobs if job.start_s and job.state not in WAITING]
+    first_s = min((job.start_s or inf for job in ran), default=inf)
+    last_s = max((job.end_s or 0.0 for job in ran), default=0.0)
+    begun = {job.eligible_s for job in ran if job.start_s == first_s} - {first_s}
+    ends_s = {job.end_s for job in jobs if job.end_s and job.state in {"RUNNING", "SUSPENDED", *WAITING}}
+    ended = {job.eligible_s for job in ran if job.end_s == last_s and job.state != "CANCELLED"}
+    ends_s |= {last_s} if len(ended) > 1 else set()
+    began_s = first_s if len(begun) > 1 else None
+    return [
+        replace(job, start_cut=job.start_s == began_s != job.eligible_s, end_cut=job.end_s in ends_s)
+        for job in jobs
+    ]
 
 
 def _step_of(read: Cells, own_j: float, zone: tzinfo | None) -> Step:
@@ -320,6 +372,7 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
             if missing:
                 lacking, there = (listed(names, quote="", most=24) for names in (missing, header))
                 message = f"the columns {lacking} are missing, found {there}; read are {', '.join(FIELDS)}"
+                message += "; --noheader leaves the names of columns out" * header[0][:1].isdecimal()
                 raise InputError([f"sacct: {message}"])
             free = [place for place, name in enumerate(header) if name in FREE_TEXTS]
             continue
@@ -372,7 +425,8 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
     gpus, kinds, converted = read.optional(column, _count_gpus) or (None, frozenset(), False)
     # Of several in a document the last one is the newest: PENDING, RESIZING is of a size that has changed.
-    state = read("State", text_in, "").rpartition(",")[2].partition(" ")[0].rstrip("+").upper()
+    states = read("State", text_in, "").upper().removesuffix(",COMPLETING" if end_s else "")
+    state = states.rpartition(",")[2].partition(" ")[0].rstrip("+")
     return Accounted(
         id=id,
         cluster=cells.get("Cluster", "").strip(),

@@ -11,12 +11,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from itertools import pairwise
 from math import inf
+from operator import itemgetter
 from typing import Literal
 
 import numpy as np
 
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
-from wattsched.adapters.slurm.accounting import FIELDS, Accounted, are_dashes, as_one_run, read_accounting
+from wattsched.adapters.slurm.accounting import (
+    FIELDS,
+    STILL_RUN,
+    WAITING,
+    Accounted,
+    are_dashes,
+    as_one_run,
+    read_accounting,
+)
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.errors import InputError
@@ -42,12 +51,9 @@ MOST_W = 5_000.0
 """Energy that means more watts than this of each GPU, with its part of the server, is no measurement."""
 LONGEST_S = 600.0
 """Seconds that the accounting may take to answer."""
+SUMMED = ("assumed", "energy of a job's row counts no node twice: no row of a step tells its energy")
 
 EnergyOf = Literal["nodes", "gpus"]
-
-STILL_RUN = frozenset(["RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"])
-WAITING = frozenset(["PENDING", "CONFIGURING"])
-"""Records in other states have ended: RESIZING is of the time before a job's size was changed."""
 
 
 @dataclass
@@ -92,6 +98,9 @@ def kind_of(text: str) -> str:
             rows = document.get(key)
             if isinstance(rows, list) and all(isinstance(row, dict) and own & row.keys() for row in rows):
                 return kind
+        rows = document.get("jobs")
+        if isinstance(rows, list) and any(isinstance(row, dict) and "job_state" in row for row in rows):
+            raise ValueError("is of squeue --json, which tells no run as a whole; give sacct --json")
         known = "'jobs' of sacct --json nor nodes of scontrol show node --json or sinfo --json"
         raise ValueError(f"has neither {known}")
     first = next((line for _, line in logical_lines(text)), "")
@@ -103,6 +112,8 @@ def kind_of(text: str) -> str:
         return ACCOUNTING
     known = "sacct --parsable2 or --json, scontrol show node, sinfo --json or scontrol show topology"
     message = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"
+    if sign := re.search(r"\bJobID(?:Raw)?([,;\t])|^[0-9_]+([,;\t])", first):
+        message += f", with {echo(sign[1] or sign[2])} between fields; --delimiter changes it"
     raise ValueError(f"is not what {known} prints: {message}")
 
 
@@ -198,26 +209,45 @@ def _apart(jobs: list[Accounted], found: Recorded) -> list[Accounted]:
     return [replace(job, id=f"{job.user}/{job.id}".lstrip("/")) if job.id in shared else job for job in jobs]
 
 
-def _latest(records: Iterable[Accounted]) -> list[Accounted]:
+def _latest(records: Sequence[Accounted]) -> list[Accounted]:
     """Return the latest record of each run of a job, in the order of starts, whatever that of `records`."""
     runs, last_s = dict[tuple[str, float | None], Accounted](), dict[str, float]()
     states = (WAITING, STILL_RUN)
     # Of a run, records of its wait come first, and those of its end last: the last one counts.
-    for one in sorted(records, key=lambda one: (*(one.state not in some for some in states), one.held_s)):
+    keys = [(*(one.state not in some for some in states), one.held_s, -one.tasks) for one in records]
+    for _, one in sorted(zip(keys, records, strict=True), key=itemgetter(0)):
         start_s = None if one.state in WAITING else one.start_s
-        runs[one.id, start_s] = _filled(one, runs.get((one.id, start_s), one))
-        last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
+        id = one.id.partition("[")[0]  # an array has one record of tasks that wait, ever fewer
+        runs[id, start_s] = _filled(one, runs.get((id, start_s), one))
+        last_s[id] = max(start_s or -inf, last_s.get(id, -inf))
     _join_readings(runs)
     # What waited has started since, unless it was requeued after its last start.
     waiting = [one for (id, s), one in runs.items() if s is None and one.eligible_s > last_s[id]]
+    waiting = [one for one in _without_begun(waiting, last_s) if one.tasks]
     found = [*waiting, *_whole([one for (_, s), one in runs.items() if s is not None])]
     return sorted(found, key=lambda one: one.start_s or one.eligible_s)
 
 
+def _without_begun(waiting: Iterable[Accounted], last_s: Mapping[str, float]) -> Iterator[Accounted]:
+    """Yield records that wait, those of arrays without tasks that have begun or that wait on their own."""
+    tasks = defaultdict[str, list[tuple[int, float]]](list)
+    for id, start_s in last_s.items():
+        array, _, task = id.rpartition("_")
+        if task.isdecimal():
+            tasks[array].append((int(task), start_s if start_s > -inf else inf))
+    for one in waiting:
+        array, is_array, _ = one.id.partition("_[")
+        begun = (task for task, start_s in tasks[array] if start_s >= one.eligible_s)
+        yield one.without(begun) if is_array else one
+
+
 def _filled(one: Accounted, before: Accounted) -> Accounted:
     """Return a record with what only an earlier one of the same run tells, as exports have other columns."""
+    measured, begun = ["energy_j", "steps", "partly_measured"], one.start_s == before.start_s
+    if before.steps and not one.steps and begun and one.last_s == before.last_s:
+        one = replace(one, **{name: getattr(before, name) for name in measured})
     names = ["user", "account", "nodes", "time_limit_s", "restarts"]
-    names += [] if one.energy_j or one.start_s != before.start_s else ["energy_j", "steps", "partly_measured"]
+    names += measured if begun and not one.energy_j and not one.steps else []
     names += [] if one.eligible_told else ["eligible_s", "eligible_told"]
     lacking = [name for name in names if not getattr(one, name) or name == "eligible_s"]
     return replace(one, **{name: getattr(before, name) for name in lacking})
@@ -288,7 +318,7 @@ def _take(
         if reason := _why_not(job):
             found.leave_out(reason, job.gpus or 0, job.held_s, _gpu_type(job, nodes, there), job.tasks)
             continue
-        absent = [name for name in job.gpu_types if there and name.lower() not in there]
+        absent = [name for name in job.gpu_types if name and there and name.lower() not in there]
         if cut := [name for name in absent if part_named(name).kind]:
             found.leave_out(f"on slices {echo(cut[0])}, which no node has", job.gpus or 0, job.held_s, cut[0])
             continue
@@ -302,14 +332,15 @@ def _take(
             names = [shortened(name) for name in job.nodes]
             power_w = job.energy_j / job.held_s - sum(server_w[name] for name in names)
             least_w = sum(idle_w[name] for name in names)
-            shared = "is that of shared nodes" if nodes and not undisturbed else ""
-            if why := shared or _why_not_its_own(job, power_w, least_w, nodes):
+            spoilt = "is that of shared nodes" if nodes and not undisturbed else ""
+            spoilt = "is of the whole of runs that may be cut" if job.start_cut or job.end_cut else spoilt
+            if why := spoilt or _why_not_its_own(job, power_w, least_w, nodes):
                 power_w = None
                 unused[why] += 1
         found.add(
             TraceJob(
                 name=job.id,
-                submitted_s=job.eligible_s,
+                submitted_s=(job.start_s if job.start_cut else None) or job.eligible_s,
                 duration_s=job.held_s,
                 gpus=job.gpus or 0,
                 gpu_type=_gpu_type(job, nodes, there),
@@ -319,10 +350,11 @@ def _take(
                 time_limit_s=job.time_limit_s,
             ),
             job.state.lower() or "unknown",
-            (job.start_s or job.eligible_s) - job.eligible_s,
+            None if job.start_cut else (job.start_s or job.eligible_s) - job.eligible_s,
             job.nodes,
         )
-        for remark in job.remarks:
+        summed = [SUMMED] if power_w is not None and not job.steps else []
+        for remark in [*job.remarks, *summed]:
             told[remark].append(found.jobs[-1])
     found.entries += [Entry.of(*alike, those) for alike, those in told.items()]
     if not found.jobs:
@@ -393,5 +425,6 @@ def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str
     if not nodes:
         return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
     kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}
-    kinds = kinds or {kind for name in job.nodes if name in nodes for kind in nodes[name].kinds}
+    if not kinds or "" in job.gpu_types:
+        kinds |= {kind for name in job.nodes if name in nodes for kind in nodes[name].kinds}
     return next(iter(kinds)) if len(kinds) == 1 else None

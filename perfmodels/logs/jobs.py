@@ -60,11 +60,11 @@ class LoggedRun:
     samples, read : int
         How many count, of how many that the job has.
     gpu_s : float
-        GPU seconds of those that count and are in no earlier row; nan where logs tell no times.
+        GPU seconds of those that count, each second of a GPU once; nan where logs tell no times.
     named : bool
         Whether the log names the job of its samples, among those of others.
     without_watts, repeated : int
-        How many of those that count have unknown watts, and how many are in an earlier row, too.
+        How many of those that count have unknown watts, and how many an earlier row or window has, too.
     covered : dict of str to float
         GPUs whose samples are of less than `COVERED` of the time, and of which part of it.
     """
@@ -119,7 +119,7 @@ def completed(
     with_runs: list[tuple[Row, LoggedRun]] = []
     for row in rows:
         chosen = _chosen(row, samples, time_zone)
-        runs = _runs(row, samples.take(chosen), ~used[chosen])
+        runs = _runs(row, samples.take(chosen), _fresh_parts(samples, chosen, used)[chosen])
         used |= chosen
         if not runs:
             (idle if chosen.any() else missing).append(row.cells["job"])
@@ -154,7 +154,7 @@ def _doubts(used: Samples, with_runs: Sequence[tuple[Row, LoggedRun]]) -> Iterat
             told = f"of GPU {gpus} of {job} only {100 * part:.2g} % of the time is in the log"
             yield f"assumed: {told}; they stand for all of it"
         if run.repeated:
-            yield f"{run.repeated:,} {of} are in an earlier row, too; their GPU hours count once"
+            yield f"{run.repeated:,} {of} are in an earlier row or window, too; their GPU hours count once"
         if run.power_w > ABOVE_LIMIT * run.power_limit_w:
             above = f"{run.power_w:.0f} W on average at a power limit of {run.power_limit_w:g} W"
             yield f"doubtful: {job} draws {above}"
@@ -162,8 +162,10 @@ def _doubts(used: Samples, with_runs: Sequence[tuple[Row, LoggedRun]]) -> Iterat
         if row.cells.get("gpus") and (stated := number_in(row.cells["gpus"])) != run.gpus:
             told = f"{echo(run.job)} has {stated:g} GPUs, its log shows {run.gpus:,} busy at once"
             yield f"doubtful: the table says that {told}"
-        elif not row.cells.get("gpus") and run.gpus > 1 and math.isnan(run.gpu_s) and run.named:
-            yield f"assumed: {echo(run.job)} had its {run.gpus:,} GPUs at once: its log tells no times"
+        if math.isnan(run.gpu_s):
+            several = not row.cells.get("gpus") and run.gpus > 1 and run.named
+            at_once = f", and its {run.gpus:,} GPUs were busy at once" if several else ""
+            yield f"assumed: samples of {echo(run.job)} count alike{at_once}: its log tells no times"
 
 
 def _models(used: Samples, gpu_type: str) -> tuple[str, ...]:
@@ -239,10 +241,32 @@ def _match(names: Texts, pattern: str) -> BoolArray:
     return np.fromiter((matched[name] for name in names.tolist()), dtype=bool, count=len(names))
 
 
-def _runs(row: Row, samples: Samples, fresh: BoolArray) -> list[LoggedRun]:
+def _fresh_parts(samples: Samples, chosen: BoolArray, used: BoolArray) -> FloatArray:
+    """Return which part of a chosen sample's seconds no used one and no earlier window of its GPU has."""
+    parts, end_s = (~used).astype(float), samples.time_s + samples.duration_s
+    windows = ~np.isnan(end_s)
+    for gpu in np.unique(samples.gpu[windows & chosen]):
+        of_gpu = windows & (samples.gpu == gpu)
+        before, own = (np.flatnonzero(of_gpu & mask) for mask in (used, chosen))
+        before_s, own_s = (_apart(samples.time_s[some], end_s[some]) for some in (before, own))
+        fresh_s = np.diff(own_s)[:, 0]
+        if len(before):
+            lasts_s = np.column_stack([np.zeros(len(before)), np.diff(before_s)[:, 0]]).ravel().cumsum()
+            fresh_s = fresh_s - np.diff(np.interp(own_s, before_s.ravel(), lasts_s))[:, 0]
+        parts[own] = fresh_s / samples.duration_s[own]
+    return parts
+
+
+def _apart(begin_s: FloatArray, end_s: FloatArray) -> FloatArray:
+    """Return begin and end of windows, in the order of their begins, without what earlier ones cover."""
+    last_s = np.maximum.accumulate(end_s)
+    return np.column_stack([np.minimum(last_s, np.fmax(begin_s, np.append(-np.inf, last_s)[:-1])), last_s])
+
+
+def _runs(row: Row, samples: Samples, fresh: FloatArray) -> list[LoggedRun]:
     """Summarise a job at each of its power limits where it was busy for long enough.
 
-    `fresh` is the mask of samples that are in no earlier row of the table.
+    `fresh` is the part of each sample that is in no earlier row or window.
     """
     limits = np.unique(samples.power_limit_w)
     masks = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
@@ -250,8 +274,8 @@ def _runs(row: Row, samples: Samples, fresh: BoolArray) -> list[LoggedRun]:
     return [run for run in runs if run.samples >= (LEAST if math.isnan(run.window_s) else 1)]
 
 
-def _summarise_run(row: Row, samples: Samples, fresh: BoolArray) -> LoggedRun:
-    """Average the samples of a run while it was busy; its power is per GPU, `gpu_s` of `fresh` ones alone."""
+def _summarise_run(row: Row, samples: Samples, fresh: FloatArray) -> LoggedRun:
+    """Average the samples of a run while it was busy; its power is per GPU, `gpu_s` is of `fresh` parts."""
     read, counted_s = samples, _counted_s(samples)
     counts = counted_s > 0
     samples, counted_s, fresh = samples.take(counts), counted_s[counts], fresh[counts]
@@ -291,10 +315,10 @@ def _summarise_run(row: Row, samples: Samples, fresh: BoolArray) -> LoggedRun:
         locked=near_part >= LOCKED,
         samples=len(samples),
         read=len(read),
-        gpu_s=float(np.where(timeless, np.nan, counted_s)[fresh].sum()),
+        gpu_s=float(np.where(timeless, np.nan, counted_s * fresh)[fresh > 0.0].sum()),
         named=bool((samples.job != "").any()),
         without_watts=int(unknown.sum()),
-        repeated=int((~fresh).sum()),
+        repeated=int((fresh < 0.5).sum()),
         covered={name: COVERED * s / least_s for name, s in read_s.items() if s < least_s},
     )
 

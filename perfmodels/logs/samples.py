@@ -237,7 +237,7 @@ def reading(text: str, most: float, unit: str = "", read: Callable[[str], float]
         return math.nan
     value, _, found = told.partition(" ")
     if read is None and found.strip() not in ("", unit):
-        raise ValueError(f"{echo(told)} is not in {unit}")
+        raise ValueError(f"{echo(told)} is not {f'in {unit}' if unit else 'a number'}")
     number = number_in(value) if read is None else read(told)
     if not 0 <= number <= most:
         raise ValueError(f"{echo(told, quote='')} must be between 0 and {most:,.0f}")

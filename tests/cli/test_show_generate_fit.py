@@ -123,7 +123,7 @@ def test_fit_reads_logs_and_says_what_it_left_out_and_what_is_not_known(run, wri
     assert result.stdout.startswith("jobs on GPU: 2 measurements\n")
     # Two jobs have the samples of the one log, once: 40 s less a tenth, to the last sample, on two GPUs.
     assert "  read                 2   0.02  144 samples of 200\n" in result.stdout
-    told = "72 of 72 samples of 'run' are in an earlier row, too; their GPU hours count once"
+    told = "72 of 72 samples of 'run' are in an earlier row or window, too; their GPU hours count once"
     for row in (f"noted {told}", "left out 'other', of which no log has a sample"):
         assert row in " ".join(result.stdout.split())
     assert "too few measurements (2) for an error on unseen data, 8 are enough" in result.stdout

@@ -19,6 +19,7 @@ from tests.adapters.slurm.test_documents import RELEASES, accounted_row, wrapped
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, amount, read_accounting
 from wattsched.adapters.slurm.trace import Said, kind_of, recorded
 from wattsched.instances.errors import InputError
+from wattsched.reading.inputs import echo
 from wattsched.report.imports import Entry
 
 SITE = Path(__file__).resolve().parents[3] / "examples" / "site"
@@ -309,6 +310,7 @@ def test_two_files_that_tell_a_node_differently_are_refused() -> None:
         ),
         ("JobID|State|Submit|Start|End|ReqTRES\n1|x|Unknown\n", "line 2: 3 cells, the header has 6 columns"),
         ("a|b\n", "found a, b; read are JobID, User, Account"),
+        ("7|COMPLETED|100|200\n", "JobName; --noheader leaves the names of columns out"),
     ],
 )
 def test_tables_that_are_refused(text: str, fault: str) -> None:
@@ -321,6 +323,14 @@ def test_a_file_of_none_of_the_commands_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not what sacct|is no JSON|has neither 'jobs'") as error:
         kind_of(text)
     assert str(error.value).endswith(": it is empty") == (not text)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("cells", [["JobID", "State", "Start"], ["7_3", "COMPLETED", "100"]])
+def test_another_separator_of_sacct_is_named(cells: list[str], separator: str) -> None:
+    with pytest.raises(ValueError, match="between fields; --delimiter changes it") as error:
+        kind_of(f"{separator.join(cells)}\n")
+    assert f"with {echo(separator)} between" in str(error.value)
 
 
 def test_the_example() -> None:

@@ -100,3 +100,48 @@ def test_energy_beyond_the_boards_and_nodes_that_no_file_has_are_pointed_at() ->
         Entry("doubtful", lacking),
         Entry.of("doubtful", "measured energy means more watts than their boards draw", found.jobs[:1]),
     ]
+
+
+SUMS = [
+    (30, ["1.batch|100|3600|15|a1", "1.0|101|3599|15|a1"], 15, "of the batch script and what it starts"),
+    (15, ["1.batch|100|3600|7|a1", "1.extern|100|3600|15|a1", "1.0|101|3599|8|a1"], 15, "of the extern step"),
+    (15, ["1.0|100|1800|8|a1", "1.1|1900|1800|7|a1"], 15, "of steps one after the other"),
+    (9, ["1.0|100|1800|9|a1"], None, "of half of the time"),
+    (15, [], 15, "of the row alone"),
+]
+"""Megajoules of a job's row, rows of steps with theirs, and those that the job has drawn."""
+
+
+@pytest.mark.parametrize("form", ["table", "24.05"])
+@pytest.mark.parametrize(("own_mj", "steps", "drawn_mj", "what"), SUMS)
+def test_energy_of_a_job_counts_no_node_twice(
+    form: str, own_mj: int, steps: list[str], drawn_mj: float | None, what: str
+) -> None:
+    """Slurm's energy of a job is the sum over its steps, each of which measures all of its nodes."""
+    if form == "table":
+        head = "JobID|Start|ElapsedRaw|ConsumedEnergyRaw|NodeList|State|Submit|AllocTRES"
+        rows = [f"{row}|COMPLETED|90|gres/gpu=8" for row in (f"1|100|3600|{own_mj}M|a1", *steps)]
+        texts = ["\n".join([head, *(row.replace("|a1", "000000|a1").replace("M0", "0") for row in rows), ""])]
+        alone = "\n".join([*texts[0].splitlines()[:2], ""])
+        texts = [texts[0], alone] if steps else texts
+    else:
+        tres = [{"type": "gres", "name": "gpu", "count": 8}, {"type": "energy", "count": own_mj * 10**6}]
+        row = accounted_row(form, 1, "COMPLETED", nodes="a1", tres={"allocated": tres, "requested": []})
+        row["time"] |= {"start": 100, "eligible": 90, "submission": 90, "elapsed": 3600, "end": 3700}
+        row["steps"] = [
+            {
+                "step": {"id": name},
+                "time": {"start": {"number": int(start)}, "elapsed": int(seconds)},
+                "nodes": {"range": node},
+                "statistics": {"energy": {"consumed": {"number": int(mj) * 10**6}}},
+            }
+            for name, start, seconds, mj, node in (step.split("|") for step in steps)
+        ]
+        texts = [json.dumps({"jobs": [row]})]
+    for some in (texts, texts[::-1]):
+        found = recorded(Said(some, [NODES]), UTC, energy_of="gpus")
+        watts = None if drawn_mj is None else drawn_mj * 1e6 / 3600
+        assert [job.power_w for job in found.jobs] == [pytest.approx(watts)], what
+        assert [one.records for one in found.entries if "counts no node twice" in one.what] == [1] * (
+            not steps
+        )

@@ -171,3 +171,21 @@ def test_slices_beside_what_they_do_not_count_for_are_left_out(
     assert [job.name for job in found.jobs] == ["7"] * kept + ["8"]
     told = "on slices beside GPUs of another board or no type (gres/gpu:TYPE in AccountingStorageTRES tells"
     assert [why.startswith(told) for why in found.left_out] == [True] * (not kept)
+
+
+@pytest.mark.parametrize(
+    ("tres", "on", "gpu_type"),
+    [
+        ("gres/gpu:a100=4,gres/gpu=8", "n1,n2", None),
+        ("gres/gpu:a100=4,gres/gpu=8", "", None),
+        ("gres/gpu:a100=4,gres/gpu=8", "n1", "a100"),
+        ("gres/gpu:a100=4,gres/gpu:v100=4,gres/gpu=8", "n1,n2", None),
+        ("gres/gpu:a100=8,gres/gpu=8", "n1", "a100"),
+    ],
+)
+def test_a_type_of_some_of_a_jobs_gpus_is_not_that_of_all(tres: str, on: str, gpu_type: str | None) -> None:
+    nodes = ["NodeName=n1 Gres=gpu:a100:8 State=IDLE\nNodeName=n2 Gres=gpu:v100:8 State=IDLE\n"] if on else []
+    text = f"JobID|State|Submit|Start|Elapsed|AllocTRES|NodeList\n7|COMPLETED|100|200|01:00:00|{tres}|{on}\n"
+    found = recorded(Said([text], nodes))
+    assert [(job.gpus, job.gpu_type) for job in found.jobs] == [(8, gpu_type)]
+    assert any("GPU type not clear" in one.what for one in found.entries) == (gpu_type is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -223,4 +223,103 @@ def test_runs_of_one_job_that_cannot_all_be_are_doubtful(first: str, second: str
     found = recorded(Said([text]))
     assert len(found.jobs) == 2
     doubtful = [one for one in found.table() if one.treatment == "doubtful"]
+    assert [one.records for one in doubtful if one.what.startswith(told)] == [1] * bool(told)
+    assert told or not doubtful
+
+
+HEAD = "JobID|State|Submit|Start|End|Elapsed|Timelimit|AllocTRES|ConsumedEnergyRaw|NodeList"
+
+
+def run(id: str, state: str, hours: tuple[int, int], limit: str = "3-00:00:00", node: str = "a1") -> str:
+    """A row of a job that waited an hour before it ran, on all GPUs of its node."""
+    start_s, end_s = (datetime(2026, 10, 26, tzinfo=UTC).timestamp() + 3600 * hour for hour in hours)
+    times = "|".join(f"{moment:.0f}" for moment in (start_s - 3600, start_s, end_s))
+    lasted = f"{hours[1] - hours[0]}:00:00"
+    return f"{id}|{state}|{times}|{lasted}|{limit}|gres/gpu=8|{1500 * (end_s - start_s):.0f}|{node}"
+
+
+def as_cut(row: str, hours: tuple[int, int]) -> str:
+    """A row as ``sacct --truncate`` prints it for a time: its energy is that of the whole run."""
+    cells, first_s = row.split("|"), datetime(2026, 10, 26, tzinfo=UTC).timestamp()
+    least_s, most_s = (first_s + 3600 * hour for hour in hours)
+    start_s, end_s = max(float(cells[3]), least_s), min(float(cells[4]), most_s)
+    cells[3:6] = f"{start_s:.0f}", f"{end_s:.0f}", f"{(end_s - start_s) / 3600:.0f}:00:00"
+    return "|".join(cells)
+
+
+@pytest.mark.parametrize(
+    ("rows", "watts", "waits_s", "starts", "ends"),
+    [
+        ([run("1", "COMPLETED", (-8, 30)), run("2", "COMPLETED", (-3, 6), node="a2")], [None] * 2, [], 2, 0),
+        (
+            [run("1", "COMPLETED", (2, 30)), run("2", "FAILED", (3, 28), node="a2")],
+            [None] * 2,
+            [3600] * 2,
+            0,
+            2,
+        ),
+        (
+            [run("1", "COMPLETED", (1, 5)), run("2", "RUNNING", (3, 28), node="a2")],
+            [1500, None],
+            [3600] * 2,
+            0,
+            1,
+        ),
+        (
+            [run("1", "COMPLETED", (1, 5)), run("2", "FAILED", (3, 9), node="a2")],
+            [1500] * 2,
+            [3600] * 2,
+            0,
+            0,
+        ),
+        (
+            [run("1", "CANCELLED by 5", (1, 9)), run("2", "CANCELLED by 5", (3, 9), node="a2")],
+            [1500] * 2,
+            [3600] * 2,
+            0,
+            0,
+        ),
+    ],
+)
+def test_runs_that_one_export_alone_has_cut_are_doubtful_without_energy(
+    rows: list[str], watts: list[float | None], waits_s: list[float], starts: int, ends: int
+) -> None:
+    text = "\n".join([HEAD, *(as_cut(row, (0, 24)) for row in rows), ""])
+    found = recorded(Said([text], [NODES]), UTC, energy_of="gpus")
+    assert [job.power_w for job in found.jobs] == watts
+    assert [job.waited_s for job in found.jobs if job.waited_s is not None] == waits_s
+    assert all(job.submitted_s >= datetime(2026, 10, 26, tzinfo=UTC).timestamp() for job in found.jobs)
+    assert any("mean wait" in line for line in found.lines()) == bool(waits_s)
+    for what, jobs in (("starts with others at the first second", starts), ("ends with others", ends)):
+        assert [one.records for one in found.entries if one.what.startswith(what)] == [jobs] * bool(jobs)
+    whole = recorded(Said([text, "\n".join([HEAD, *rows, ""])], [NODES]), UTC, energy_of="gpus")
+    assert not [one for one in whole.entries if "truncate" in one.what and "RUNNING" not in text]
+
+
+@pytest.mark.parametrize(
+    ("state", "hours", "told"),
+    [("RUNNING", 720, "still runs after"), ("COMPLETED", 30, "ran longer than"), ("TIMEOUT", 25, "")],
+)
+def test_a_run_beyond_its_time_limit_is_doubtful(state: str, hours: int, told: str) -> None:
+    row = run("7", state, (0, hours), "1-00:00:00").split("|")
+    row[4] = "Unknown" if state == "RUNNING" else row[4]
+    found = recorded(Said(["\n".join([HEAD, "|".join(row), ""])], [NODES]), UTC)
+    doubtful = [one for one in found.table() if one.treatment == "doubtful"]
     assert [(one.what.startswith(told), one.records) for one in doubtful] == [(True, 1)] * bool(told)
+
+
+@given(
+    st.permutations(["9_[1-6%2]", "9_[3-6]", "9_[6]", "1", "2", "3", "4", "5w", "17_3"]), st.integers(1, 8)
+)
+def test_tasks_of_an_array_that_have_begun_wait_no_more_whatever_the_order(ids: list[str], cut: int) -> None:
+    """Of six tasks four have run, the fifth waits on its own, and the sixth in the array's record."""
+
+    def line(id: str) -> str:
+        if "[" in id or id.endswith("w"):
+            return f"{id if '[' in id else '9_5'}|PENDING|100|None|0|gres/gpu=2"
+        return f"{id if '_' in id else f'9_{id}'}|COMPLETED|100|200|60|gres/gpu=2"
+
+    head, lines = "JobID|State|Submit|Start|ElapsedRaw|ReqTRES\n", [line(id) for id in ids]
+    found = recorded(Said([head + "\n".join(part) for part in (lines[:cut], lines[cut:])]))
+    assert found.left_out == {"still waiting": 2}
+    assert len(found.jobs) == 5

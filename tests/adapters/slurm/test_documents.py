@@ -362,8 +362,17 @@ def test_a_document_that_does_not_name_its_release() -> None:
 def test_nodes_of_all_commands_are_told_from_jobs() -> None:
     for by_sinfo in (False, True):
         assert kind_of(printed_by("26.05.5", by_sinfo)["nodes"]) == NODES
-    with pytest.raises(ValueError, match="has neither 'jobs' of sacct --json nor nodes of"):
+    with pytest.raises(ValueError, match="is of squeue --json, which tells no run as a whole"):
         kind_of(printed_by("26.05.5")["jobs"])
+
+
+@pytest.mark.parametrize(("end", "state"), [(1060, "completed"), (0, "completing")])
+def test_a_job_that_has_completed_and_has_an_end_has_ended(end: int, state: str) -> None:
+    """Since 23.02 a document has the flag of a node that still cleans up behind the state."""
+    row = accounted_row("24.05", 7, "COMPLETED")
+    row["state"]["current"] = ["COMPLETED", "COMPLETING"]
+    row["time"] |= {"submission": 900, "eligible": 900, "start": 1000, "end": end, "elapsed": 60}
+    assert recorded(Said([json.dumps({"jobs": [row]})])).ended == {state: 1}
 
 
 def test_a_number_that_no_job_has_is_refused_with_its_place() -> None:

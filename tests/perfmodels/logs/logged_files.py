@@ -43,14 +43,17 @@ def table(folder: Path, rows: str) -> Path:
 
 def repeated(samples: int, job: str = "17") -> str:
     """Note on a row whose samples are all those of the row before."""
-    told = "are in an earlier row, too; their GPU hours count once"
+    told = "are in an earlier row or window, too; their GPU hours count once"
     return f"{samples:,} of {samples:,} samples of '{job}' {told}"
 
 
 def at_once(form: str, gpus: int, job: str = "17") -> list[str]:
-    """Note of forms that name jobs and tell no times."""
-    told = f"assumed: '{job}' had its {gpus} GPUs at once: its log tells no times"
-    return [told] * (gpus > 1 and form.startswith("dcgm-exporter"))
+    """Note of forms that tell no times: samples count alike, and of those that name jobs GPUs at once."""
+    several = gpus > 1 and form.startswith("dcgm-exporter")
+    told = f", and its {gpus} GPUs were busy at once" * several
+    return [f"assumed: samples of '{job}' count alike{told}: its log tells no times"] * form.startswith(
+        "dcgm"
+    )
 
 
 def logged(folder: Path, log: str, rows: str, name: str = "17.log") -> tuple[Measurements, LoggedJobs]:

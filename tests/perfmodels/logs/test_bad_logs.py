@@ -115,3 +115,10 @@ def test_logs_without_a_table_say_that_they_need_one(tmp_path):
         fit_profile(table(tmp_path, "gpus,batch_size,step_time_s\n1,8,1\n"), "m", "G", time_zone=UTC)
     with pytest.raises(ValueError, match="2 files are given, which can only be logs: give `jobs`"):
         fit_profile([path, path], "m", "G")
+
+
+def test_a_date_in_a_log_of_zeus_is_refused_in_a_whole_sentence(tmp_path):
+    text = "start_time,window_name,elapsed_time,gpu0_energy\n2026-11-03 08:00:00.5,step,4.0,1080.0\n"
+    told = "line 2, column 'start_time': '2026-11-03 08:00:00.5' is not a number$"
+    with pytest.raises(ValueError, match=told):
+        read_log(written(tmp_path, text, "zeus.csv"))

@@ -74,7 +74,8 @@ def test_gpus_of_a_job_are_those_that_were_busy_at_once(tmp_path):
     assert found.notes == (repeated(216, "train-0"),)
     timeless, found = logged(tmp_path, exporter(moved, pod), rows, "moved.prom")
     assert timeless.gpus.tolist() == [4, 4]
-    assert "assumed: 'train-0' had its 4 GPUs at once: its log tells no times" in found.notes
+    told = "samples of 'train-0' count alike, and its 4 GPUs were busy at once: its log tells no times"
+    assert f"assumed: {told}" in found.notes
     stated = "job,batch_size,step_time_s,gpus\ntrain-0,8,1,1\ntrain-0,9,1,1\n"
     _, found = logged(tmp_path, prometheus(moved, pod), stated, "moved.json")
     told = "doubtful: the table says that 'train-0' has 1 GPUs, its log shows 2 busy at once"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.perfmodels.logs.logged_files import ROWS, logged, repeated, table, written
+from tests.perfmodels.logs.logged_files import ROWS, at_once, logged, repeated, table, written
 from tests.perfmodels.logs.writers import (
     BEGIN_S,
     Job,
@@ -84,6 +84,7 @@ def test_what_is_left_out_is_said(tmp_path):
         "left out: '2', with fewer than 5 samples of busy GPUs",
         f"not used: '3' of the logs, which {tmp_path / 'jobs.csv'} does not name",
         repeated(54, "1"),
+        *at_once("dcgm-exporter", 1, "1"),
     )
     report = fit_profile([log], "m", "G", jobs=table(tmp_path, rows))
     assert report.notes == found.notes

@@ -1,13 +1,19 @@
 """Windows and profiles of Zeus tell watts and step times."""
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.perfmodels.logs.logged_files import logged, table
+from tests.perfmodels.logs.logged_files import logged, repeated, table
 from tests.perfmodels.logs.writers import (
+    BEGIN_S,
     zeus,
 )
 from wattsched.perfmodels.fit import fit_profile
+from wattsched.perfmodels.logs import jobs
 from wattsched.perfmodels.measurements import read_logged
 
 
@@ -57,3 +63,37 @@ def test_public_profiles_of_zeus(data_dir, tmp_path):
     four = folder / "A40+resnet50+gpu0,1,2,3.csv"
     m, _ = read_logged([four], table(tmp_path, "job,local_batch,steps\nA40*,128,40\n"))
     assert set(m.gpus.tolist()) == {4}
+
+
+@given(
+    windows=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.sampled_from("abc")), min_size=1),
+    rows=st.lists(st.sampled_from(["*", "a", "b", "c"]), min_size=2, max_size=4),
+)
+def test_each_second_of_a_gpu_counts_once_in_windows_within_windows(tmp_path_factory, windows, rows):
+    """Of windows that others contain or overlap, whole seconds count by hand; none is warm-up."""
+    lines = [f"{BEGIN_S + begin},{name},{lasts}.0,{300 * lasts}.0" for begin, lasts, name in windows]
+    log = "\n".join(["start_time,window_name,elapsed_time,gpu0_energy", *lines, ""])
+    names = {name for _, _, name in windows}
+    rows = 2 * [row for row in rows if row in names | {"*"}] or ["*", "*"]
+    seconds = {
+        second
+        for begin, lasts, name in windows
+        if {name, "*"} & {*rows}
+        for second in range(begin, begin + lasts)
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "WARM_UP", math.inf)
+        cells = "".join(f"{row},64,1,1\n" for row in rows)
+        folder = tmp_path_factory.mktemp("zeus")
+        _, found = logged(folder, log, f"job,batch_size,step_time_s,gpus\n{cells}")
+    assert sum(run.gpu_s for run in found.runs) == pytest.approx(len(seconds))
+    assert {run.power_w for run in found.runs} == {300.0}
+
+
+def test_an_epoch_around_its_steps_counts_no_gpu_hour_again(tmp_path):
+    steps = [f"{BEGIN_S + 2 * n},step,2.0,560.0" for n in range(50)]
+    epochs = [f"{BEGIN_S + 10 * n},epoch,10.0,2800.0" for n in range(10)]
+    log = "\n".join(["start_time,window_name,elapsed_time,gpu0_energy", *steps, *epochs, ""])
+    _, found = logged(tmp_path, log, "job,batch_size,steps\nstep,64,40\nepoch,64,200\n")
+    assert [run.gpu_s for run in found.runs] == pytest.approx([90, 0])
+    assert found.notes == (repeated(9, "epoch"),)
