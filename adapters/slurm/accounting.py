@@ -394,16 +394,26 @@ def are_dashes(line: str) -> bool:
 
 def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Lines of a table and their cells: between separators, or where the dashes below a header are."""
-    lines, places = text.splitlines(), list[tuple[int, int]]()
+    lines, places, least = text.splitlines(), list[tuple[int, int]](), 0
     for number, (line, below) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
         if are_dashes(below):
             places = [found.span() for found in re.finditer("-+", below)]
+            # sacct fills all lines with spaces, which some editors take away.
+            least = places[-1][1] if below.endswith(" ") else 0
         if not line.strip() or are_dashes(line):
             continue
         cells = [line[begin:end].strip() for begin, end in places] or line.split("|")
         if places and "".join(cells).replace(" ", "") != line.replace(" ", ""):
             faults.append(f"line {number}: is not below its dashes; {WHOLE}")
-        elif places and (cut := [cell for cell in cells if cell.endswith("+")]):
+        elif len(line) < least:
+            faults.append(f"line {number}: ends before its dashes; {WHOLE}")
+        elif places and (
+            cut := [
+                cell
+                for cell, (begin, end) in zip(cells, places, strict=True)
+                if cell.endswith("+") and len(cell) == end - begin
+            ]
+        ):
             faults.append(f"line {number}: {echo(cut[0])} is cut off; {WHOLE}")
         else:
             yield number, cells

@@ -180,6 +180,16 @@ def test_a_padded_table_says_the_same_or_is_refused(
     assert all(re.match(r"line \d+: .*; sacct --parsable2 prints all of it", fault) for fault in faults)
 
 
+def test_lines_of_a_padded_table_that_end_early_are_refused_and_a_plus_with_room_is_none_of_a_cut() -> None:
+    job = Accounted("1", "c++", "", "COMPLETED", 1e9, 2e9, 9.0, 16, frozenset(), None, ("a1",))
+    text = padded(table_of([job, replace(job, id="2")]), {"AllocTRES": 60, "ReqTRES": 60})
+    assert read_accounting(text, ZONE) == [job, replace(job, id="2")]
+    with pytest.raises(InputError, match=r"line 3: ends before its dashes; sacct --parsable2"):
+        read_accounting(
+            "\n".join(line[:-9] if n == 2 else line for n, line in enumerate(text.splitlines())), ZONE
+        )
+
+
 @given(st.sets(st.tuples(st.integers(0, 4), st.sampled_from(["Submit", "Start", "Elapsed", "NodeList"]))))
 def test_every_bad_cell_is_told(bad: set[tuple[int, str]]) -> None:
     good = Accounted("1", "ann", "", "COMPLETED", 1e9, 2e9, 9.0, 1, frozenset(), None, ("a1",))
