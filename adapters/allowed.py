@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -22,7 +22,8 @@ def _ascending(bounds: list[float]) -> list[float]:
     return bounds
 
 
-Range = Annotated[list[NonNegative], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
+BoundT = TypeVar("BoundT", bound=float)
+Range = Annotated[list[BoundT], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
 
 
 class JobOptions(Strict):
@@ -81,16 +82,16 @@ frequencies_mhz, power_limits_w : list of two numbers, optional
     own_power_w: bool = False
     preemptible: bool = False
     pools: bool = False
-    weight: Range | None = None
-    restart_s: Range | None = None
-    least_progress: Range | None = None
-    remaining_work: Range | None = None
-    min_gpus: Range | None = None
-    max_gpus: Range | None = None
-    gpu_counts: Range | None = None
-    batch_sizes: Range | None = None
-    frequencies_mhz: Range | None = None
-    power_limits_w: Range | None = None
+    weight: Range[NonNegative] | None = None
+    restart_s: Range[NonNegative] | None = None
+    least_progress: Range[NonNegative] | None = None
+    remaining_work: Range[NonNegative] | None = None
+    min_gpus: Range[NonNegative] | None = None
+    max_gpus: Range[NonNegative] | None = None
+    gpu_counts: Range[NonNegative] | None = None
+    batch_sizes: Range[NonNegative] | None = None
+    frequencies_mhz: Range[NonNegative] | None = None
+    power_limits_w: Range[NonNegative] | None = None
     configurations: Count = 2_000
     configurations_per_user: Count = 10_000
     characters: Annotated[int, Field(ge=1, le=MOST_CHARACTERS)] = 16_384

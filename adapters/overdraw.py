@@ -263,7 +263,7 @@ def stops_to_fit(
     records : mapping, optional
         What a decision was told of jobs last, by name.
     """
-    left, stops, waiting = dict(over), dict[Any, str](), list(jobs)
+    left, waiting = dict(over), list(jobs)
     stopped, known = list[Stoppable](), records or {}
 
     def price(job: Stoppable) -> float:
@@ -278,13 +278,17 @@ def stops_to_fit(
             break
         job = waiting.pop(min(useful, key=prices.__getitem__))
         stopped.append(job)
-        above_w, cap = max((watts, cap) for cap, watts in left.items())
-        stops[job.name] = f"{above_w:,.0f} W too many are drawn" + (f" behind '{cap}'" if cap else "")
         left = {cap: watts - job.freed_w[cap] for cap, watts in left.items()}
     # The last ones may make some of the first needless.
-    for job in stopped:
+    for job in [*stopped]:
         without = {cap: watts + job.freed_w[cap] for cap, watts in left.items()}
         if all(watts <= _SLACK_W for watts in without.values()):
             left = without
-            del stops[job.name]
+            stopped.remove(job)
+    # Why each stops is said of those that are left.
+    left, stops = dict(over), dict[Any, str]()
+    for job in stopped:
+        above_w, cap = max((watts, cap) for cap, watts in left.items())
+        stops[job.name] = f"{above_w:,.0f} W too many are drawn" + (f" behind '{cap}'" if cap else "")
+        left = {cap: watts - job.freed_w[cap] for cap, watts in left.items()}
     return stops

@@ -418,6 +418,7 @@ def usable(site: Site, options: SiteOptions) -> Site:
         nodes |= {name: replace(nodes[name], takes_jobs=False) for name in names}
         notes.append(why)
     notes += options.absent({*site.nodes, *site.switches}, "switch")
+    notes += options.odd_pauses({*kinds.values()})
     reports, odd = reports_in(site.agents, site.time_s)
     return replace(site, nodes=nodes, notes=[*site.notes, *notes, *odd], reports=reports)
 

@@ -6,12 +6,13 @@ An `InputError` says why a job waits.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from math import inf
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from wattsched.adapters.agents import JobReport
 from wattsched.adapters.allowed import Allow, JobOptions, Range
@@ -38,6 +39,10 @@ from wattsched.topology.fields import Count, Name, NonNegative
 TOLERATED = ("least_progress", "pausable", "paused_power_w", "checkpoint_signal", "grace_s")
 """Fields of what is said of a job that no session is told of."""
 CheckpointSignal = Literal["USR1", "USR2", "HUP", "TERM", "B:USR1", "B:USR2", "B:HUP", "B:TERM"]
+_LONGEST_S = 3600.0
+"""Longest grace, in seconds."""
+_NEEDS = {"paused_power_w": "pausable", "grace_s": "checkpoint_signal"}
+"""Fields that count only beside another one."""
 
 
 class SlurmJobOptions(JobOptions):
@@ -51,16 +56,21 @@ class SlurmJobOptions(JobOptions):
     pausable: bool | None = None
     paused_power_w: NonNegative | None = None
     checkpoint_signal: CheckpointSignal | None = None
-    grace_s: Annotated[float, Field(gt=0, le=3600)] | None = None
+    grace_s: Annotated[float, Field(gt=0, le=_LONGEST_S)] | None = None
+
+    def unmet(self, said: Mapping[str, Any]) -> list[str]:
+        """Return a sentence for each of its fields that counts only beside one that is not `said`."""
+        stated = [name for name in _NEEDS if getattr(self, name) is not None]
+        return [f"{name}: needs '{_NEEDS[name]}'" for name in stated if not said.get(_NEEDS[name])]
 
 
 class SlurmAllow(Allow):
     """Limits of what users may state, also of what their jobs tolerate."""
 
     pausable: bool = False
-    paused_power_w: Range | None = None
+    paused_power_w: Range[NonNegative] | None = None
     checkpoint_signal: bool = False
-    grace_s: Range | None = None
+    grace_s: Range[Annotated[float, Field(ge=0, le=_LONGEST_S)]] | None = None
 
 
 class SiteOptions(StatedOptions):
@@ -76,6 +86,36 @@ class SiteOptions(StatedOptions):
     qos: dict[str, SlurmJobOptions] = Field(default_factory=dict)
     accounts: dict[str, SlurmJobOptions] = Field(default_factory=dict)
     allow: SlurmAllow = SlurmAllow()
+
+    @model_validator(mode="after")
+    def _fields_count(self) -> Self:
+        for where, said in self._entries():
+            if faults := said.unmet(dict(said)):
+                raise ValueError(f"{where}.{faults[0]} beside it")
+        return self
+
+    def _entries(self) -> Iterator[tuple[str, SlurmJobOptions]]:
+        """Yield what is said of jobs by name, QOS and account, each with where that stands."""
+        for field in ("jobs", "qos", "accounts"):
+            yield from ((f"{field}.{name}", said) for name, said in getattr(self, field).items())
+
+    def odd_pauses(self, kinds: Collection[str]) -> list[str]:
+        """Return notes on watts of paused GPUs that no GPU of some types can draw."""
+        found = ((where, self.odd_pause(said, kinds)) for where, said in self._entries())
+        return [f"{where} of the site's file: {odd}" for where, odd in found if odd]
+
+    def odd_pause(self, said: SlurmJobOptions, kinds: Iterable[str]) -> str:
+        """Return why no paused GPU of some types can draw the stated watts; '' if one can."""
+        watts, of = said.paused_power_w, [self.gpu_type(kind) for kind in kinds if self.knows(kind)]
+        if watts is None or not of:
+            return ""
+        least_w, most_w = min(one.idle_power_w for one in of), max(one.max_power_w or inf for one in of)
+        if watts < least_w:
+            return f"paused_power_w: {watts:g} W is below the {least_w:g} W with which an idle GPU counts"
+        if watts >= most_w:
+            text = f"paused_power_w: {watts:g} W is not below the {most_w:g} W of a busy GPU"
+            return f"{text}, so a pause saves nothing"
+        return ""
 
     def tolerance(self, said: Mapping[str, Any], gpus: int, pool: str) -> dict[str, Any]:
         """Return what a launch keeps of what is said of a job, which may be changed while it runs."""
@@ -230,14 +270,23 @@ def launch_of(job: SlurmJob) -> Launch | None:
     return launch if same else None
 
 
-def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dict[str, Any]:
-    """Fields that are said of a job; its comment, if believed, goes before its name, QOS and account."""
+def said_of(
+    job: SlurmJob, options: SiteOptions, *, believe: bool = True, kinds: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Fields that are said of a job; its comment, if believed, goes before its name, QOS and account.
+
+    The watts that a comment states of paused GPUs have to be possible on one of `kinds` that it asks for.
+    """
     layers: list[JobOptions | None] = [options.accounts.get(job.account), options.qos.get(job.qos)]
     layers += [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
     if believe and MARK in job.comment:
         options.allow.require_short(job.comment)
         if (comment := marked(job.comment)) is not None:
-            layers.append(options.believed(validated(SlurmJobOptions, comment), gpu_type_of))
+            own = validated(SlurmJobOptions, comment)
+            layers.append(options.believed(own, gpu_type_of))
+            odd = options.odd_pause(own, (one for one in kinds if job.request.gpu_type in ("", one)))
+            if faults := [*own.unmet(merged(layers)), *filter(None, [odd])]:
+                raise InputError(faults)
     return merged(layers)
 
 

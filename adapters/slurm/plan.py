@@ -162,7 +162,7 @@ def round_of(
             claim = None if job.id in load.ours else places.claim(job, hosts)
             allowed[job.id] = claim.hosts if claim else (hosts - reserved(site, job.limit_s)) or hosts
             clock.require_time()
-            said[job.id] = said_of(job, options)
+            said[job.id] = said_of(job, options, kinds={site.nodes[name].gpu_type for name in hosts})
             claims += [claim] if claim else []
     pools = divided(
         pools_by_node(site, options),

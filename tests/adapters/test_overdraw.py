@@ -43,6 +43,9 @@ def test_what_stops_is_enough_and_none_of_it_is_needless(
     for name in stops:
         without = left(set(stops) - {name})
         assert any(watts > 1e-6 for watts in without.values())
+    # Each says what is too much after those before it.
+    for place, why in enumerate(stops.values()):
+        assert why.startswith(f"{max(left([*stops][:place]).values()):,.0f} W too many are drawn")
     # Those whose users let nobody stop them go last.
     free = [i for i, (*_, may) in enumerate(rows) if may]
     if all(watts <= 0 for watts in left(free).values()):

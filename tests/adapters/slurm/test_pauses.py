@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +16,12 @@ from wattsched.adapters.correction import Correction
 from wattsched.adapters.slurm.load import load_of
 from wattsched.adapters.slurm.loop import Report, Rounds
 from wattsched.adapters.slurm.options import Ours, SiteOptions, said_of
-from wattsched.instances.errors import InputError
+from wattsched.instances.errors import InputError, validated
 
 __all__ = ["world"]
 
 PAUSABLE = {"site": {"options": {"pausable": True}}}
+PAUSES = {"pausable": True, "paused_power_w": [0, 1e12]}
 SIGNALLED = {"site": {"options": {"checkpoint_signal": "USR1", "grace_s": 40}}}
 
 
@@ -90,6 +92,31 @@ def test_what_slurm_does_not_suspend_is_stopped(world: SlurmWorld) -> None:
     report = cut(world, 4, LOW_W)
     assert (report.paused, list(report.stopped)) == ({}, [job])
     assert any(note.startswith(f"job {job} was not paused: scontrol:") for note in report.notes)
+
+
+@pytest.mark.parametrize("after_s", [0, 50])
+def test_who_may_not_be_preempted_is_stopped_last_for_a_cap_and_not_for_others(
+    world: SlurmWorld, after_s: float
+) -> None:
+    """Nobody stops a job that Slurm may not requeue."""
+    never, *_ = running(
+        world, 2, requeue=False, site={"file": {"allow": {"preemptible": True, "weight": [0, 9]}}}
+    )
+    kept, other = never + 1, never + 2
+    world._add(4, json.dumps({"wattsched": {"options": "of4", "preemptible": False}}))
+    world._add(4, json.dumps({"wattsched": {"options": "of4", "weight": 9.0}}))
+    world.write_cap(world.idle_w + 10 * EACH_W)
+    for job in (kept, other):
+        world.jobs[job].seconds = 1e9
+    assert list(world.rounds.round().started) == [kept, other]
+    world.dead.update(NODES)
+    world.pass_time(60)
+    world._add(4, json.dumps({"wattsched": {"options": "of4", "weight": 9.0}}))
+    for gpus, stopped in ((10, []), (6, [other]), (2, [kept]), (1, [])):
+        world.write_cap(world.idle_w + 10 * EACH_W)
+        world.write_cap(world.idle_w + gpus * EACH_W, after_s=after_s)
+        assert list(world.rounds.round().stopped) == stopped
+    assert world.jobs[never].state == "RUNNING"
 
 
 @pytest.mark.parametrize("requeue", [True, False])
@@ -285,7 +312,17 @@ def test_shadow_mode_tells_what_would_be_paused_resumed_and_signalled(world: Slu
         ({"checkpoint_signal": "USR1"}, {}, "checkpoint_signal: may not be stated"),
         ({"checkpoint_signal": "KILL"}, {"checkpoint_signal": True}, "checkpoint_signal: must be 'USR1', "),
         ({"grace_s": 90.0}, {"grace_s": [10, 60]}, "grace_s: the site allows 10 to 60, got 90"),
-        ({"grace_s": 1e9}, {"grace_s": [0, 1e12]}, "grace_s: must be less than or equal to 3600, got 1"),
+        ({"grace_s": 1e9}, {"grace_s": [0, 3600]}, "grace_s: must be less than or equal to 3600, got 1"),
+        ({"grace_s": 30.0}, {"grace_s": [0, 60]}, "grace_s: needs 'checkpoint_signal'"),
+        ({"paused_power_w": 60.0}, PAUSES, "paused_power_w: needs 'pausable'"),
+        ({"paused_power_w": 60.0, "pausable": True}, PAUSES, ""),
+        ({"paused_power_w": 450.0, "pausable": True}, PAUSES, ""),  # on an H100
+        ({"paused_power_w": 9.0, "pausable": True}, PAUSES, f"paused_power_w: 9 W is below the {IDLE_W:g} W"),
+        (
+            {"paused_power_w": 1000.0, "pausable": True},
+            PAUSES,
+            "paused_power_w: 1000 W is not below the 700 W",
+        ),
     ],
 )
 def test_what_users_say_of_pauses_and_signals_is_bounded(
@@ -296,6 +333,46 @@ def test_what_users_say_of_pauses_and_signals_is_bounded(
     options = SiteOptions.model_validate({"allow": allow})
     if told:
         with pytest.raises(InputError, match="^" + told.replace("[", r"\[")):
-            said_of(job, options)
+            said_of(job, options, kinds=["A100", "H100"])
     else:
-        assert said_of(job, options) == said
+        assert said_of(job, options, kinds=["A100", "H100"]) == said
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"qos": {"long": {"grace_s": 30}}}, "qos.long.grace_s: needs 'checkpoint_signal' beside it"),
+        ({"jobs": {"a*": {"paused_power_w": 60}}}, "jobs.a*.paused_power_w: needs 'pausable' beside it"),
+        ({"allow": {"grace_s": [30, 3601]}}, "allow.grace_s[1]: must be less than or equal to 3600"),
+    ],
+)
+def test_fields_of_the_site_that_cannot_count_are_refused(document: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match="^" + re.escape(told)):
+        validated(SiteOptions, document)
+
+
+def test_a_user_may_state_the_grace_of_a_signal_of_the_site_and_decline_its_pauses(world: SlurmWorld) -> None:
+    long = {"checkpoint_signal": "USR1", "pausable": True, "paused_power_w": 60.0}
+    allow = {"grace_s": [10, 60], "pausable": True}
+    options = SiteOptions.model_validate({"jobs": {"*": long}, "allow": allow})
+    world._add(1, json.dumps({"wattsched": {"grace_s": 30.0, "pausable": False}}))
+    job = world.rounds.look().site.jobs[world.made]
+    assert said_of(job, options) == {**long, "grace_s": 30.0, "pausable": False}
+
+
+@pytest.mark.parametrize(
+    ("watts", "told"),
+    [
+        (10.0, "10 W is below the 50 W with which an idle GPU counts"),
+        (60.0, ""),
+        (400.0, "400 W is not below the 400 W"),
+    ],
+)
+def test_watts_of_paused_gpus_that_cannot_be_true_are_noted(
+    world: SlurmWorld, watts: float, told: str
+) -> None:
+    said = {"qos": {"flex": {"pausable": True, "paused_power_w": watts}}}
+    notes = load_of(world.rounds.seen(), SiteOptions.model_validate(said), Ours()).site.notes
+    assert [f"qos.flex of the site's file: paused_power_w: {told}" in note for note in notes] == [
+        True
+    ] * bool(told)
