@@ -167,7 +167,8 @@ def trials(
         for heading, arguments in variants.items():
             for seed in range(1, asked.seeds + 1):
                 column = f"{heading} seed {seed}".strip()
-                (own := Path(folder) / column.replace(" ", "-")).mkdir()
+                # Slurm takes no commas in paths.
+                (own := Path(folder) / column.replace(",", "").replace(" ", "-")).mkdir()
                 found[column] = run(own, seed=seed, **arguments)
                 say(f"{column}: {found[column]}")
 

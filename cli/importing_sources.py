@@ -147,21 +147,23 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: dict[str, str]) -
     FILES, in any order, hold what kubectl get nodes,pods,jobs -A -o json prints, and with Kueue kubectl get
     workloads -A -o json. Workloads and pods of no workload are the jobs.
     """
-    from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
+    from wattsched.adapters.kubernetes.trace import items_of, missing_of, moment_of, recorded
     from wattsched.instances.errors import sourced
     from wattsched.instances.io import read_json
 
-    items, moments = list[dict[str, Any]](), list[float]()
+    documents, items, moments = list[Any](), list[dict[str, Any]](), list[float]()
     with refusing():
         require_once(list(map(shown, files)))
     for file in files:
         with named_input(file) as path, refusing(str(path)), sourced(str(path)):
-            document = read_json(path)
+            documents.append(document := read_json(path))
             found_items = items_of(document)
             items += found_items
             moments += [moment_of(document)] * len(found_items)
     with refusing():
         found = recorded(items, moments, stand_ins)
+    for told in missing_of(documents):
+        found.tell("doubtful", told)
     _finish(found, output, "Kubernetes")
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from wattsched.adapters.parts import Part, at
-from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
 
 ItemT = TypeVar("ItemT")
 
@@ -41,6 +41,31 @@ def _time_s(value: Any) -> Any:
     if (moment := datetime.fromisoformat(value)).tzinfo is None:
         raise ValueError(f"must be a time with its zone, got {shown(value)}")
     return moment.timestamp()
+
+
+def with_kinds(document: Any) -> list[dict[str, Any]]:
+    """Items of a list, each with its kind, which the API's own lists name once; an InputError if unclear."""
+    items = document.get("items") if isinstance(document, dict) else None
+    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+        raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
+    version, own = document.get("apiVersion"), str(document.get("kind") or "").removesuffix("List")
+    found, faults = list[dict[str, Any]](), list[str]()
+    for number, item in enumerate(items):
+        is_pod, is_node = "containers" in part_of(item, "spec"), "allocatable" in part_of(item, "status")
+        kind = item.get("kind") or own or ("Pod" if is_pod else "Node" if is_node else "")
+        found.append({"apiVersion": version, **item, "kind": kind})
+        if not isinstance(kind, str) or not kind:
+            faults.append(f"items[{number}]: has no kind, and is neither a pod nor a node")
+        elif "api_version" in item or "creation_timestamp" in part_of(item, "metadata"):
+            faults.append(f"items[{number}]: has keys in snake_case, not in camelCase as kubectl -o json has")
+    if faults:
+        raise InputError(faults[:MOST_FAULTS])
+    return found
+
+
+def part_of(item: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the metadata, spec or status of an object; empty where it is no object itself."""
+    return part if isinstance(part := item.get(name), dict) else {}
 
 
 _empty_object = BeforeValidator(lambda value: {} if value is None else value)

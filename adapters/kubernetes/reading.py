@@ -22,7 +22,7 @@ from wattsched.adapters.options import first_of
 from wattsched.adapters.parts import listing
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.gpu_names import recognised_gpu_type
-from wattsched.instances.gpu_parts import host_of
+from wattsched.instances.gpu_parts import host_of, part_named
 from wattsched.topology.fields import shortened
 
 GPU, _GKE = "nvidia.com/gpu", "cloud.google.com/gke"
@@ -45,7 +45,7 @@ GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 UNLABELLED = "gpu"
 """Product of GPUs that no label names."""
 
-HOST_PORT, _MOST_PORTS = "host port", 100
+_COUNT, HOST_PORT, _MOST_PORTS = r"[1-9]\d{0,4}", "host port", 100
 _MOST_GPUS, _MOST_AMOUNT = 1_000_000, 1e18
 _TEXTS = {
     "metadata": ("name", "namespace", "uid"),
@@ -302,13 +302,26 @@ def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str
         product = f"{product}-{mode}"
     elif name == GPU and (size := labels.get(f"{_GKE}-gpu-partition-size")):
         product = f"{product}-mig-{size}"
-    replicas, boards = (labels.get(f"{name}.{what}", "") for what in ("replicas", "count"))
-    replicas = replicas or labels.get(f"{_GKE}-max-shared-clients-per-gpu", "")
-    each = int(replicas) if re.fullmatch(r"\d{1,4}", replicas) else 1
+    each, boards = _replicas(name, labels), labels.get(f"{name}.count", "")
     is_shared = product.endswith("-SHARED") or resource.endswith(".shared")
     if each < 2 and is_shared:  # no label tells how many there are of a board
-        each = gpus // int(boards) if re.fullmatch(r"[1-9]\d{0,4}", boards) else gpus
+        each = gpus // int(boards) if re.fullmatch(_COUNT, boards) else gpus
+    elif resource == GPU and (found_each := gpus_per_board(gpus, labels)).is_integer():
+        each = max(each, int(found_each))
     return f"{re.sub('-SHARED$', '', product)}-SHARED-{each}" if each > 1 else product
+
+
+def _replicas(name: str, labels: Mapping[str, str]) -> int:
+    """Return how many replicas of a board labels tell; 1 where they tell none."""
+    told = labels.get(f"{name}.replicas") or labels.get(f"{_GKE}-max-shared-clients-per-gpu", "")
+    return int(told) if re.fullmatch(r"\d{1,4}", told) else 1
+
+
+def gpus_per_board(gpus: int, labels: Mapping[str, str]) -> float:
+    """Return `gpus` per board that a label counts, at least 1; 1 where parts or replicas are told."""
+    boards, product = labels.get(f"{GPU}.count", ""), labels.get(f"{GPU}.product", "")
+    told = _replicas(GPU, labels) > 1 or product.endswith("-SHARED") or part_named(product).kind
+    return 1.0 if told or not re.fullmatch(_COUNT, boards) else max(1.0, gpus / int(boards))
 
 
 def _nodes(row: Node, gpu_label: str) -> Iterator[KubeNode]:

@@ -23,8 +23,9 @@ from wattsched.report.wording import count
 
 POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 RAY, _OF_RAY = "ray.io/cluster", "ray.io/originated-from-cr-name"
+LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io/name"
 GROUPS = (
-    *(GANG, "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", RAY),
+    *(GANG, "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", RAY, LEADER_WORKER_SET),
     *("volcano.sh/job-name", "scheduling.x-k8s.io/pod-group", "batch.kubernetes.io/job-name", "job-name"),
 )
 """Labels of pods that run together, the widest first."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
-from wattsched.instances.errors import InputError
+from wattsched.adapters.kubernetes.objects import with_kinds
+from wattsched.instances.errors import InputError, sourced
 from wattsched.instances.io import read_json, write_atomically
 
 Snapshot = dict[str, Any]
@@ -46,14 +47,12 @@ def take(api: Api) -> Snapshot:
 def load(path: str | Path) -> Snapshot:
     """Read a saved snapshot, or what ``kubectl get nodes,pods -A -o json`` printed."""
     document = read_json(path)
-    items = document.get("items") if isinstance(document, dict) else None
-    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-        text = "is no list of nodes and pods as 'kubectl get nodes,pods -A -o json' prints"
-        raise InputError([text], str(path))
+    with sourced(str(path)):
+        items = with_kinds(document)
     time_s = document.get("time", time.time())
     if isinstance(time_s, bool) or not isinstance(time_s, int | float):
         raise InputError(["time: must be seconds since 1970"], str(path))
-    kinds = {kind: [one for one in items if one.get("kind") == kind] for kind in ("Node", "Pod")}
+    kinds = {kind: [one for one in items if one["kind"] == kind] for kind in ("Node", "Pod")}
     return {"time": float(time_s), "nodes": kinds["Node"], "pods": kinds["Pod"]}
 
 

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, starmap
 from math import inf
 from typing import Annotated, Any
 
-from wattsched.adapters.kubernetes.objects import Metadata, Moment, Several
+from wattsched.adapters.kubernetes.objects import Metadata, Moment, Several, part_of, with_kinds
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_node, read_pod
+from wattsched.adapters.kubernetes.reading import GPU, KubeNode, KubePod, gpus_per_board, read_node, read_pod
 from wattsched.adapters.kubernetes.runs import (
     FINISHED,
     GROUPS,
+    LEADER_WORKER_SET,
     TOGETHER_S,
     Name,
     Owned,
@@ -109,13 +110,8 @@ _READERS: dict[str, list[Callable[[Any], Any]]] = {
 
 def items_of(document: Any) -> list[dict[str, Any]]:
     """Nodes, pods, Jobs and workloads of what ``kubectl get ... -o json`` printed."""
-    items = document.get("items") if isinstance(document, dict) else None
-    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-        raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
-    # Lists of the API itself name the kind once: kubectl get --raw /api/v1/pods.
-    own = {"kind": str(document.get("kind")).removesuffix("List"), "apiVersion": document.get("apiVersion")}
-    items = [{**own, **one} for one in items]
-    known = [one.get("kind") in [*_READERS] and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
+    items = with_kinds(document)
+    known = [one["kind"] in [*_READERS] and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
     found = {number: one for number, one in enumerate(items) if known[number]}
     faults: list[str] = []
     for number, item in found.items():
@@ -132,10 +128,24 @@ def items_of(document: Any) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def missing_of(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Say which lists, of those that `items_of` reads, break off without a later page, by their kind."""
+    pages = defaultdict[tuple[str, str], list[tuple[int, int, bool]]](list)
+    for document in documents:
+        about = part_of(document, "metadata")
+        left = max(0, told) if isinstance(told := about.get("remainingItemCount"), int) else 0
+        own = pages[str(document.get("kind")), str(about.get("resourceVersion"))]
+        own.append((len(document["items"]), left, bool(about.get("continue") or left)))
+    for (kind, _), own in pages.items():
+        missing = max(items + left for items, left, _ in own) - sum(items for items, *_ in own)
+        if missing > 0 or all(breaks_off for *_, breaks_off in own):
+            told = count(missing, "item") if missing > 0 else "an unknown number of items"
+            yield f"a {echo(kind, '')} breaks off before its last page: {told} missing"
+
+
 def _called(item: Mapping[str, Any]) -> str:
     """Kind and name of an object, as far as it has one."""
-    metadata = item.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    name = part_of(item, "metadata").get("name")
     return f"{item['kind']} {echo(name)}" if isinstance(name, str) else f"a {item['kind']}"
 
 
@@ -273,6 +283,10 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
         above = groups_above(node, options)
         switches |= dict(zip(above, [None, *above], strict=False))
         machines.append(Machine(node.name, node.kinds, above[-1] if above else None))
+    gpus = ((node.kinds.get(node.resources.get(GPU, ""), 0), node.labels) for node in nodes.values())
+    for each, n in Counter(one for one in starmap(gpus_per_board, gpus) if one > 1).items():
+        how, told = ("assumed", "replicas") if each.is_integer() else ("doubtful", "each counts as a board")
+        found.tell(how, f"{count(n, 'node')} with {each:.4g} times the GPUs of {GPU}.count: {told}")
     if closed := sum(not node.ready for node in nodes.values()):
         found.tell("noted", f"cordoned or not ready now, but in the cluster: {count(closed, 'node')}")
     return cluster_of(machines, "kubernetes", found.entries, switches=switches, stand_ins=stand_ins)
@@ -291,15 +305,21 @@ def _of_pods(
     `lists` are the nodes as each list had them; `limits` the longest times of Jobs, in s; `words` tell pods
     of workloads, see `Owned.words`.
     """
-    parts, unfit, foreign = 0, 0, Counter[str]()
+    parts, unfit, lost, foreign = 0, 0, 0, Counter[str]()
     for pod, status, seen_s in pods:
         labels = pod.labels
+        if index := labels.get("leaderworkerset.sigs.k8s.io/group-index"):
+            labels = labels | {LEADER_WORKER_SET: f"{labels.get(LEADER_WORKER_SET)}-{index}"}
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
         start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
-        end_s = _end_s(pod, status, start_s) if pod.ended else inf
+        own = lists.get(pod.node, [])
+        is_silent = bool(own) and not own[-1][1].ready  # its kubelet reports no end
+        is_lost = is_silent and not pod.ended and pod.deletion_s + TOGETHER_S < seen_s
+        lost += is_lost and pod.gpus > 0
+        end_s = _end_s(pod, status, start_s) if pod.ended or is_lost else inf
         parts += bool(pod.gpus) and any(one.startswith(PARTS) for one in pod.others)
-        until_s, own = min(end_s, seen_s), lists.get(pod.node, [])
+        until_s = min(end_s, seen_s)
         fits = [one for one in own if pod.gpus_on(one[1]) == pod.gpus <= one[1].gpus]
         # The last list while it ran counts, else the one nearest to its end.
         fits.sort(key=lambda one: (not start_s <= one[0] < until_s, abs(one[0] - until_s)))
@@ -310,7 +330,7 @@ def _of_pods(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
             user=labels.get(QUEUE, ""),
-            state=pod.phase.lower(),
+            state="lost" if is_lost else pod.phase.lower(),
             created_s=pod.created_s or inf,
             start_s=start_s,
             end_s=end_s,
@@ -325,6 +345,8 @@ def _of_pods(
     if unfit:
         of = f"{count(unfit, 'pod')} with other GPUs, or more, than any list of their nodes has"
         found.tell("doubtful", f"{of}: what they ask for counts")
+    if lost:
+        found.tell("doubtful", f"{count(lost, 'deleted pod')} on silent nodes: ended when no longer ready")
     if parts:
         of = f"{count(parts, 'pod')} with parts of GPUs ({', '.join(PARTS)})"
         found.tell("doubtful", f"{of}: each counts as a whole one")

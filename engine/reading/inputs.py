@@ -56,9 +56,14 @@ NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
 ValueT = TypeVar("ValueT")
 Read = Callable[[str], float]
+Forms = dict[str, str | None]
+"""Last number of each column whose point may separate thousands, or empty; None if it cannot in all."""
+_THOUSANDS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}(\.\d{3}))(?![\d.])")
+"""Beginning of a cell with a number that may be written with points for thousands; the group, with one."""
 
 _COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*|\r?)\n)+)")
 """Lines before the header of a table that are a number sign, alone or with a blank and a text."""
+_YAML = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:---\s|%YAML|(?:- )?[A-Za-z_]\w*:(?:\s|\Z))")
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -202,6 +207,8 @@ def json_in(text: str, parse_constant: Callable[[str], float] = float) -> Any:
             text, object_pairs_hook=hook, parse_int=_whole_number, parse_constant=parse_constant
         )
     except json.JSONDecodeError as error:
+        if _YAML.match(text):
+            raise ValueError("is YAML, which is not supported: use -o json, or write JSON") from None
         end = ", where the file ends" if error.pos >= len(error.doc.rstrip()) else ""
         what = error.msg.lower().removesuffix(" at")
         place = f"line {error.lineno}, column {error.colno}"
@@ -333,18 +340,23 @@ def _repeated(names: Iterable[str]) -> str | None:
 
 
 class Row:
-    """One row: its cells by column name, converted on demand."""
+    """One row: its cells by column name, converted on demand; `forms` takes how numbers are written."""
 
-    __slots__ = ("cells", "place")
+    __slots__ = ("cells", "forms", "place")
 
-    def __init__(self, cells: dict[str, str], place: str):
+    def __init__(self, cells: dict[str, str], place: str, forms: Forms | None = None):
         self.cells = cells
         self.place = place
+        self.forms = forms
 
     def read(self, column: str, read: Callable[[str], ValueT]) -> ValueT:
         """Value that `read` makes of a cell; its ValueError is told with the place."""
+        text = self.cells[column].strip()
+        if self.forms is not None and text and read is not text_in:
+            before, found = self.forms.get(column, ""), _THOUSANDS.match(text)
+            self.forms[column] = None if before is None or not found else text if found[1] else before
         try:
-            return read(self.cells[column].strip())
+            return read(text)
         except ValueError as error:
             raise self.fault(column, str(error)) from None
 
@@ -438,9 +450,15 @@ def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...
         known = f"; read are {listed((*columns, *optional), quote='', most=MOST_NAMED)}" if optional else ""
         found = listed(header, most=MOST_NAMED)
         raise ValueError(f"{path}, line 1: the {which} missing, found {found}{known}")
+    forms: Forms | None = {} if _separator(_COMMENTS.sub(b"", read_bytes(path))) == ";" else None
     for number, cells in lines:
         if cells != header:  # which comes again where files were joined
-            yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}")
+            yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}", forms)
+    for column, text in (forms or {}).items():
+        if text:
+            raise ValueError(
+                f"{path}, column {echo(column)}: {echo(text)} may be thousands: write 1.5 or 1500"
+            )
 
 
 def printable(text: str) -> str:

@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from wattsched.instances.errors import NoticeWarning
+from wattsched.instances.units import S_PER_H
 from wattsched.reading.clocks import LOCAL, SECONDS, is_since_1970, moment_s, moments_s
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
 from wattsched.reading.inputs import Row, echo, listed, meant, naming, rows_of, text_in
@@ -181,7 +182,7 @@ def read_carbon(
         if len(times) > 1 and times[-1] <= times[-2]:
             raise ValueError(
                 f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
-                "(all in UTC; local times without a zone repeat an hour in autumn)"
+                "(sort them; all in UTC; local times without a zone repeat an hour in autumn)"
             )
     begin_s = np.array(times)
     step_s = _steps_s(begin_s)
@@ -194,6 +195,7 @@ def read_carbon(
         begin_s = begin_s - step_s
         told = f"the times of '{time_column}' are the ends of steps of {np.median(step_s):g} s"
         warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=2)
+    _tell_steps(begin_s, step_s, source)
     read.tell(source)
     per_kwh = np.array(values)
     sizes = np.unique(np.abs(per_kwh[np.isfinite(per_kwh)]))
@@ -216,6 +218,14 @@ def _steps_s(begin_s: FloatArray) -> FloatArray:
         step_s = part[0] if len(part) >= REPEATED else step_s
         found += [step_s] * len(part)
     return np.array([*found, step_s])
+
+
+def _tell_steps(begin_s: FloatArray, step_s: FloatArray, source: str) -> None:
+    """Say where steps become several times as long, as where a file lacks rows for a stretch."""
+    changes = np.flatnonzero(step_s[1:] > step_s[:-1] * (1 + 1e-6)) + 1
+    if longer := [f"of {step_s[at] / S_PER_H:g} h from {shown(begin_s[at])} on" for at in changes]:
+        told = f"assumed: steps {listed(longer, quote='', most=3)}, after shorter ones"
+        warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=3)
 
 
 def _clock_of(column: str) -> tuple[tzinfo | None, bool]:

@@ -259,6 +259,11 @@ def shared(
             "1 node with 6 slices of 3 boards",
         ),
         (
+            shared("n", "nvidia.com/gpu", 32, gpu__product="A100", gpu__count="8", gpu__replicas="1"),
+            "A100-SHARED-4",
+            "1 node with 32 slices of 8 boards",
+        ),
+        (
             shared("n", "nvidia.com/mig-2g.10gb", 3, gpu__product="NVIDIA-A100-SXM4-40GB"),
             "NVIDIA-A100-SXM4-40GB-mig-2g.10gb",
             "1 node with 3 slices of 1 board",
@@ -301,6 +306,23 @@ def test_pods_on_parts_are_jobs_on_slices(node: dict[str, Any], kind: str, told:
     assert [job.gpu_type for job in found.jobs] == [kind]
     assert told in found.lines()
     assert any("in watts and speed, by its" in one.what for one in found.entries)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "product", "treatment"),
+    [
+        (8, "A100", []),
+        (6, "A100", []),
+        (32, "A100", ["assumed"]),
+        (20, "A100", ["doubtful"]),
+        (56, "A100-MIG-1g.5gb", []),
+        (16, "A100-SHARED", []),
+    ],
+)
+def test_more_gpus_than_their_label_counts_are_told(gpus: int, product: str, treatment: list[str]) -> None:
+    node = shared("n", "nvidia.com/gpu", gpus, gpu__product=product, gpu__count="8")
+    found = kubernetes_recorded(items_of({"items": [node, *kubernetes_pods(node, random.Random(1))]}), 1.8e9)
+    assert [one.treatment for one in found.entries if "nvidia.com/gpu.count" in one.what] == treatment
 
 
 def test_a_job_on_a_slice_that_no_node_has_is_left_out_and_told() -> None:

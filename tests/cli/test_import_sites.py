@@ -92,6 +92,16 @@ def test_a_kubernetes_cluster_is_imported(run, tmp_path):
     run("show", tmp_path / "site" / "cluster.json", code=0)
 
 
+def test_pages_that_the_files_lack_are_pointed_at(run, tmp_path, write):
+    document = json.loads((EXAMPLES / "kubernetes.json").read_text())
+    told = {"metadata": {"continue": "eyJ2Ijoi", "remainingItemCount": 2}}
+    first = write(document | told, "first.json")
+    rest = write({"kind": "List", "items": [{"kind": "Event"}] * 2}, "rest.json")
+    for files, lacks in (([first], True), ([first, rest], False)):
+        done = run("import", "kubernetes", *files, "-o", tmp_path / "site", code=0)
+        assert ("breaks off before its last page: 2 items missing" in done.stdout) == lacks
+
+
 def test_the_order_of_the_files_of_a_kubernetes_cluster_is_no_matter(run, tmp_path, write):
     pods = [
         one for one in json.loads((EXAMPLES / "kubernetes.json").read_text())["items"] if one["kind"] == "Pod"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,10 @@ def test_where_a_time_or_the_file_alone_has_a_zone_it_is_told(tmp_path: Path) ->
     [
         ("time,g\n2022-01-01 00:00,5\n2022-01-01 01:00Z,6\n", None, "line 3, column 'time': times with and"),
         ("time,g\n2022-01-01 00:00,5\n2022-01-01 00:00,6\n", None, "line 3: the times do not ascend"),
+        (
+            "time,g\n2022-01-01 02:00,5\n2022-01-01 01:00,6\n2022-01-01 00:00,6\n",
+            *(None, "01:00 comes after 2022-01-01 02:00 (sort them; all in UTC;"),
+        ),
         ("time,g\n2022-01-01 00:00,-5\n", None, "line 2, column 'g': must be at least 0"),
         ("time,g\nyesterday,5\n", None, "'yesterday' is neither"),
         ("time,g\n2022-01-01 00:00,much\n", None, "'much' is not a number"),
@@ -304,6 +309,42 @@ def test_steps_may_become_shorter_within_a_file(tmp_path: Path, column: str) -> 
     found = read_carbon(written(tmp_path, text), quantity="money")
     with pytest.raises(ValueError, match="no value for a part of slot 10, which begins at 2025-09-30 10:00"):
         found.slots(utc_time("2025-09-30"), 24, 3600.0)
+
+
+def test_rows_that_are_thinned_for_a_stretch_are_told(tmp_path: Path) -> None:
+    thin = (("2025-02-01", 60, 24), ("2025-02-02", 180, 16), ("2025-02-04", 60, 24))
+    with pytest.warns(NoticeWarning, match="assumed: steps of 3 h from 2025-02-02 00:00 on, after shorter"):
+        read_carbon(written(tmp_path, steps(*thin)), quantity="money")
+    for even in (thin[:1], thin[1:], [("2025-09-30", 60, 24), ("2025-10-01", 15, 96)]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            read_carbon(written(tmp_path, steps(*even)), quantity="money")
+
+
+@pytest.mark.parametrize(
+    ("cells", "refused"),
+    [
+        (["31.250", "28.900"], True),
+        (["31.250", "950", "-1.000"], True),
+        (["31.250 EUR/MWh", "28.900 EUR/MWh"], True),
+        (["31.250", "28.9"], False),
+        (["31.250", "0.125"], False),
+        (["31.250", "1250"], False),
+        (["31", "28"], False),
+    ],
+)
+def test_points_that_may_separate_thousands_are_refused(
+    tmp_path: Path, cells: list[str], refused: bool
+) -> None:
+    """Where semicolons separate cells, 31.250 may stand for 31250, or for 31.25."""
+    told = r"carbon.csv, column '.*': '.*' may be thousands: write 1.5 or 1500"
+    for separator in ";,":
+        rows = [f"2026-11-01T{hour:02}:00Z{separator}{cell}\n" for hour, cell in enumerate(cells)]
+        header = f"time{separator}{'price' if 'EUR' in cells[0] else 'EUR/MWh'}\n"
+        file = written(tmp_path, "".join([header, *rows]))
+        expected = pytest.raises(ValueError, match=told) if refused and separator == ";" else nullcontext()
+        with expected:
+            read_carbon(file, quantity="money")
 
 
 def test_a_header_names_the_time_zone_of_its_clock(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ VALID = json.dumps(document(job())).encode()
         (b"", "is empty"),
         (b" \n\t", "is empty"),
         (b"hello", "not valid JSON"),
+        (b"apiVersion: v1\nitems:\n- kind: Pod\n", "is YAML, which is not supported: use -o json"),
+        (b"# of kubectl\n---\nkind: List\n", "is YAML"),
         (VALID[:-30], "where the file ends"),
         (VALID + b"}", "extra data"),
         (b'{"a": 1,}', "line 1, column"),

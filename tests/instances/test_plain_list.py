@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import pandas as pd
@@ -122,7 +123,8 @@ def test_lines_are_counted_with_the_comments(path: Path) -> None:
 def test_cells_may_be_separated_by_semicolons_or_tabs(
     path: Path, jobs: list[TraceJob], separator: str, begin: str
 ) -> None:
-    path.write_text(csv_of(jobs))
+    # Beside semicolons, points before three digits may separate thousands.
+    path.write_text(csv_of([replace(job, duration_s=float(ceil(job.duration_s))) for job in jobs]))
     found = read_plain(path)
     with path.open(newline="") as file:
         rows = list(csv.reader(file))
@@ -130,6 +132,15 @@ def test_cells_may_be_separated_by_semicolons_or_tabs(
         file.write(begin)
         csv.writer(file, delimiter=separator).writerows(rows)
     assert read_plain(path) == found
+
+
+def test_points_that_may_separate_thousands_are_refused_in_columns_of_numbers(path: Path) -> None:
+    header, rows = "job;arrival;duration;gpus;note\n", ["1.250;0;3.600;1;1.250\n", "1.251;60;7.200;1;1.250\n"]
+    path.write_text("".join([header, *rows]))
+    with pytest.raises(ValueError, match=r"list.csv, column 'duration': '7.200' may be thousands"):
+        read_plain(path)
+    path.write_text("".join([header, *rows, "1.252;60;90.5;1;1.250\n"]))
+    assert next((job.name, job.duration_s) for job in read_plain(path)) == ("1.250", 3.6)
 
 
 # Spaces at the end of a name tell nothing, as in every other cell.

@@ -138,6 +138,26 @@ def test_a_pod_holds_its_gpus_from_when_it_was_bound_to_its_end_whatever_ran_of_
     assert found.left_out == {"ended at once, or nobody knows when": 1}
 
 
+def test_a_deleted_pod_on_a_node_that_does_not_answer_ended_when_it_was_no_longer_ready() -> None:
+    def deleted(name: str, *conditions: dict[str, Any], host: str = "n1") -> dict[str, Any]:
+        made = pod(name, 2, 100, None)
+        made["metadata"]["deletionTimestamp"] = time_of(5000)
+        made["spec"]["nodeName"] = host
+        made["status"] |= {"containerStatuses": [{"state": {"running": {}}}], "conditions": list(conditions)}
+        return made
+
+    silent = node("n1", "A100")
+    silent["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    unready = {**condition("Ready", 4600), "status": "False"}
+    pods = [deleted("unready", unready), deleted("untold"), deleted("there", unready, host="n2")]
+    found = recorded([silent, node("n2", "A100"), *pods], NOW_S)
+    ends_s = {"team/unready": 4600, "team/untold": 5000, "team/there": NOW_S - BEGIN_S}
+    assert {job.name: job.duration_s + 100 for job in found.jobs} == ends_s
+    assert Entry("doubtful", "2 deleted pods on silent nodes: ended when no longer ready") in found.entries
+    just = recorded([silent, *pods[:2]], BEGIN_S + 5010)
+    assert {job.duration_s for job in just.jobs} == {4910}, "it may still end by itself"
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_later_record_of_an_object_wins_whatever_the_order(reverse: bool) -> None:
     def versions(first: dict[str, Any], second: dict[str, Any], *numbers: str) -> list[dict[str, Any]]:

@@ -49,6 +49,17 @@ def of_a_gang(*pods: dict[str, Any]) -> list[dict[str, Any]]:
     return [node("n1", "A100"), *pods]
 
 
+def test_pods_of_a_group_of_a_leader_worker_set_are_one_job() -> None:
+    pods = [pod(f"lws-{group}-{n}", 4, 0, 3600) for group in range(2) for n in range(3)]
+    for place, one in enumerate(pods):
+        about = {"name": "lws", "group-index": str(place // 3), "worker-index": str(place % 3)}
+        one["metadata"]["labels"] = {
+            f"leaderworkerset.sigs.k8s.io/{key}": text for key, text in about.items()
+        }
+    found = recorded([node("n1", "A100"), *pods], NOW_S)
+    assert [(job.name, job.gpus) for job in found.jobs] == [("team/lws-0", 12), ("team/lws-1", 12)]
+
+
 def noted(found: Recorded) -> list[str]:
     return [one.what for one in found.entries if "gang" in one.what]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,8 @@ from tests.adapters.kubernetes.recorded_objects import (
     pod,
     workload,
 )
-from wattsched.adapters.kubernetes.trace import items_of, recorded
+from wattsched.adapters.kubernetes.snapshot import load
+from wattsched.adapters.kubernetes.trace import items_of, missing_of, recorded
 from wattsched.instances.errors import InputError
 
 
@@ -101,6 +104,61 @@ def test_lists_that_name_their_kind_once_are_read() -> None:
     assert items_of(other) == [], "these workloads are none of Kueue"
 
 
-@pytest.mark.parametrize("kind", [["Node"], {"Node": 1}, None, 7])
-def test_what_is_of_no_kind_that_is_read_is_not_looked_at(kind: Any) -> None:
-    assert items_of({"items": [{**node("n1", "A100"), "kind": kind}]}) == []
+@pytest.mark.parametrize("kind", [["Node"], {"Node": 1}, 7])
+def test_an_item_whose_kind_is_no_text_is_refused_by_its_number(kind: Any) -> None:
+    with pytest.raises(InputError, match=r"items\[1\]: has no kind"):
+        items_of({"items": [node("n1", "A100"), {**node("n2", "A100"), "kind": kind}]})
+
+
+@pytest.mark.parametrize("own", [{}, {"kind": "List"}, {"kind": None}])
+def test_pods_and_nodes_without_a_kind_are_recognised_and_others_refused(own: Any) -> None:
+    items = [node("n1", "A100"), pod("a", 2, 10, 50), {**pod("b", 2, 10, 50), "kind": None}]
+    bare = [{key: part for key, part in one.items() if key != "kind"} for one in items]
+    assert [one["kind"] for one in items_of({**own, "items": bare})] == ["Node", "Pod", "Pod"]
+    claim = {"metadata": {"name": "c", "namespace": "team"}, "status": {"capacity": {"storage": "1Gi"}}}
+    with pytest.raises(InputError, match=r"items\[3\]: has no kind, and is neither a pod nor a node"):
+        items_of({**own, "items": [*bare, claim]})
+
+
+def test_lists_that_no_later_page_completes_are_pointed_at() -> None:
+    def missing(pages: list[Any]) -> list[str]:
+        return list(missing_of(pages))
+
+    def page(items: int, left: int | None, kind: str = "Pod", version: str = "9") -> dict[str, Any]:
+        about = (
+            {} if left is None else {"continue": "eyJ2Ijoi", **({"remainingItemCount": left} if left else {})}
+        )
+        return {
+            "kind": f"{kind}List",
+            "metadata": {"resourceVersion": version} | about,
+            "items": [{}] * items,
+        }
+
+    assert missing([page(2, 3)]) == ["a PodList breaks off before its last page: 3 items missing"]
+    assert missing([page(2, 0)]) == [
+        "a PodList breaks off before its last page: an unknown number of items missing"
+    ]
+    assert missing([page(2, 3), page(2, 1)]) == ["a PodList breaks off before its last page: 1 item missing"]
+    assert missing([page(2, 3), page(1, None)]) == [
+        "a PodList breaks off before its last page: 2 items missing"
+    ]
+    for whole in ([page(1, None), page(2, 1)], [page(2, 0), page(1, None)], [page(5, None)]):
+        assert missing(whole) == []
+    other = [page(2, 3), page(3, None, version="10"), page(3, None, kind="Node")]
+    assert len(missing(other)) == 1, "pages of other lists complete none"
+
+
+def test_keys_in_snake_case_are_refused() -> None:
+    """The Python client's ``to_dict()`` renames the API's keys, and pods would be without nodes and ends."""
+    one = pod("a", 2, 10, 50)
+    one["metadata"]["creation_timestamp"] = one["metadata"].pop("creationTimestamp")
+    for items in ([one], [{**one, "kind": None}], [{"api_version": None, **pod("a", 2, 10, 50)}]):
+        with pytest.raises(InputError, match=r"items\[0\]: has keys in snake_case.* camelCase"):
+            items_of({"kind": "PodList", "items": items})
+
+
+def test_a_snapshot_has_the_pods_and_nodes_that_name_no_kind(tmp_path: Path) -> None:
+    items = [{**one, "kind": None} for one in (node("n1", "A100"), pod("a", 2, 10, 50))]
+    (tmp_path / "s.json").write_text(json.dumps({"items": items}))
+    found = load(tmp_path / "s.json")
+    assert [len(found[of]) for of in ("nodes", "pods")] == [1, 1]
