@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wattsched.adapters.slurm.load import Load, Running, Start
+from wattsched.adapters.slurm.load import Load
 from wattsched.adapters.slurm.options import Launch, Ours, gpu_settings, launch_of
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
+from wattsched.adapters.slurm.running import Running, Start
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.gpu_parts import host_of
 from wattsched.instances.io import write_atomically

@@ -24,10 +24,11 @@ from wattsched.adapters.overdraw import (
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan, Reason
-from wattsched.adapters.slurm.load import Load, Running, Start, load_of
+from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of, rows_for
 from wattsched.adapters.slurm.plan import plan_of, queued, round_of, unclear
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
+from wattsched.adapters.slurm.running import Running, Start
 from wattsched.report.wording import listed
 from wattsched.serve.database import JournalError
 

@@ -24,9 +24,10 @@ from wattsched.adapters.pools import Claim, divided
 from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of, pool_of
-from wattsched.adapters.slurm.load import Load, Running, Start, behind
+from wattsched.adapters.slurm.load import Load, behind
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, fields_of, record_of, said_of
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob
+from wattsched.adapters.slurm.running import Running, Start
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.report.wording import count
