@@ -216,8 +216,9 @@ def offer(
 
 def _slots(horizon: ShiftingInstance, at_s: float, lasts_s: float) -> range:
     """Slots that an event touches; a ValueError where they are not all within the horizon."""
-    inside, left_s = 0 <= at_s < horizon.horizon_s, horizon.horizon_s - at_s
+    inside = 0 <= at_s < horizon.horizon_s
     require_range(inside, "at_s", f"in the horizon, from 0 to below {horizon.horizon_s:g} s", at_s)
+    left_s = horizon.horizon_s - at_s
     within = 0 < lasts_s <= left_s * (1 + ROUNDING)
     require_range(within, "lasts_s", f"above 0 and end within the horizon, after {left_s:g} s", lasts_s)
     first = int(np.searchsorted(horizon.begin_s, at_s * (1 + ROUNDING), side="right")) - 1
