@@ -70,7 +70,7 @@ class Running:
 
     @cached_property
     def reports(self) -> list[JobReport | None]:
-        """What the agent of each of its nodes reports of this run of it."""
+        """Reports of the agents of its nodes on this run of it, None for each without one."""
         found = [self.site.reports[node].jobs.get(str(self.job.id)) for node in self.gpus if self.answered]
         return [one if one is not None and one.run == self.job.restarts else None for one in found]
 
