@@ -19,7 +19,7 @@ from wattsched.serve.permissions import published_folder
 from .victim import DOCUMENT
 
 NOBODY = 65534
-root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as two users, which root alone can, as in CI")
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_what_a_change_makes_one_of_those_is_held_and_tagged(change: str, record
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PLUGINS, reason="Slurm's plugin for Lua is not installed")
+@pytest.mark.skipif(not PLUGINS, reason="runs Slurm with its plugin for Lua, which CI installs")
 def test_a_real_slurmctld_asks_the_guard(
     load_script: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
