@@ -4,7 +4,6 @@ import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from tests.perfmodels.logs.logged_files import FORMS, ROWS, at_once, logged, repeated, table, written
 from tests.perfmodels.logs.writers import (
     BEGIN_S,
+    BERLIN,
     Job,
     dmon,
     prometheus,
@@ -25,8 +25,6 @@ from tests.strategies.effort import examples
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import read_logged
 from wattsched.perfmodels.profile import Configurations
-
-BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.perfmodels.logs.logged_files import ROWS, TIMED, logged, table, written
 from tests.perfmodels.logs.writers import (
     BEGIN_S,
+    BERLIN,
     IDLE_W,
     Job,
     Read,
@@ -22,8 +23,6 @@ from tests.perfmodels.logs.writers import (
 from tests.strategies.effort import examples
 from wattsched.perfmodels.measurements import read_logged
 from wattsched.reading.inputs import NoticeWarning
-
-BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize("form", TIMED)

@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
 IDLE_W, IDLE_MHZ = 55.0, 210
 BEGIN_S = 1_790_000_000.0
+BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @dataclass(frozen=True)
