@@ -24,8 +24,8 @@ from wattsched.adapters.overdraw import (
     left_w,
     limits_w,
     over_w,
+    starts_too_much,
     stops_to_fit,
-    too_much,
 )
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan, Policy, Reason, Report, UnansweredError, tell
@@ -239,8 +239,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         then = load.after(plan.stops)
         for start in plan.begins:
             later = then.after((), [start])
-            why = too_much(later.drawn_w, _added_w(then, later), left_w(later, cap.soon_w))
-            if why := why or self._ends_soon(start, then, cap):
+            if why := starts_too_much(then, later, cap.soon_w) or self._ends_soon(start, then, cap):
                 report.postponed[start.name] = why
             else:
                 then = later
@@ -253,7 +252,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         """Decide again, at most some times, until the margins that the starts of a plan bring fit."""
         for _ in range(0 if round.load.correction is None else _ATTEMPTS):
             before, then = (round.load.after(plan.stops, begins) for begins in ((), plan.begins))
-            if not too_much(then.drawn_w, _added_w(before, then), left_w(then, cap.soon_w)):
+            if not starts_too_much(before, then, cap.soon_w):
                 break
             round = replace(round, then=then)
             self.tell(round, cap.soon_w)
@@ -294,7 +293,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         if not cap.cut_later:
             return ""
         before, after = self.lowest(load), self.lowest(load.after((), [start]))
-        return _SHORT if too_much(after.drawn_w, _added_w(before, after), left_w(after, cap.later_w)) else ""
+        return _SHORT if starts_too_much(before, after, cap.later_w) else ""
 
     def tell(self, round: Any, cap_w: Mapping[str, float]) -> None:
         """Update the session to the current cluster, jobs and caps."""
@@ -462,9 +461,3 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def end_round(self, load: Any, report: ReportT) -> None:
         """See to what comes after the starts."""
-
-
-def _added_w(before: Any, after: Any) -> dict[str, float]:
-    """Watts that one load has more than another, under each cap."""
-    drawn_w = before.drawn_w
-    return {name: watts - drawn_w[name] for name, watts in after.drawn_w.items()}

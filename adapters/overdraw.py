@@ -142,7 +142,7 @@ class Drawing:
         variance = dict.fromkeys(["", *self.under], 0.0)
         if self.correction is None:
             return variance
-        caps = {node: [""] for node in self.node_w}
+        caps = defaultdict[str, list[str]](lambda: [""])
         for domain, nodes in self.under.items():
             for node in nodes:
                 caps[node].append(domain)
@@ -191,14 +191,13 @@ def limits_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     return {name: cap + min(beyond_w, foreign_w[name]) for name, cap in kept_w(load, cap_w).items()}
 
 
-def left_w(load: Any, cap_w: Mapping[str, float], then: Any = None) -> dict[str, float]:
+def left_w(load: Any, cap_w: Mapping[str, float]) -> dict[str, float]:
     """The caps less margins, and the watts that others' jobs and paused ones may still draw.
 
-    Margins are those of a load `then`, or of this one, and larger than those for which jobs stop: estimates
-    move.
+    Margins are larger than those for which jobs stop: estimates move.
     """
-    aside_w, margin_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""]), (then or load).margin_w()
-    kept = kept_w(load, cap_w, {name: _ROOM * watts for name, watts in margin_w.items()})
+    aside_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""])
+    kept = kept_w(load, cap_w, {name: _ROOM * watts for name, watts in load.margin_w().items()})
     waits_w = load.waits_w(kept)
     return {name: cap - waits_w[name] - (0.0 if name else aside_w) for name, cap in kept.items()}
 
@@ -210,7 +209,7 @@ def decision_w(load: Any, least: Any, cap_w: Mapping[str, float], then: Any = No
     nothing starts there, what may be stopped is, and the rest of the site is decided as ever. Margins are
     those of a load `then`, if there is one.
     """
-    caps, staying_w = left_w(load, cap_w, then), least.drawn_w
+    caps, staying_w = left_w(then or load, cap_w), least.drawn_w
     stated = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
     paused = any(load.waits_w(kept_w(load, cap_w)).values())
     if paused or not load.options.foreign.stop_ours or load.correction is not None:
@@ -230,6 +229,13 @@ def too_much(drawn_w: Mapping[str, float], added_w: Mapping[str, float], caps: M
     if not broken:
         return ""
     return "would draw more than the cap" + (f" of '{broken[0]}'" if broken[0] else "")
+
+
+def starts_too_much(before: Any, after: Any, cap_w: Mapping[str, float]) -> str:
+    """Return why starts are too much, by the loads `before` and `after` them; '' where they are not."""
+    drawn_w, before_w = after.drawn_w, before.drawn_w
+    added_w = {name: watts - before_w[name] for name, watts in drawn_w.items()}
+    return too_much(drawn_w, added_w, left_w(after, cap_w))
 
 
 def settings_to_fit(over: Mapping[str, float], jobs: Iterable[Adjustable]) -> list[tuple[Adjustable, Row]]:

@@ -155,12 +155,13 @@ class Actions:
         found = dict[int, str]()
         for job in jobs:
             waits = job.pending and job.held and ours.has(job) and not job.odd
-            if not waits and not isinstance(marked(job.admin_comment), dict):
+            said = marked(job.admin_comment)
+            if not waits and not isinstance(said, dict):
                 continue
             fields = [f"JobId={job.id}", "AdminComment="]
             if waits and (job.required or launch_of(job) is not None):
                 fields += [f"ReqNodeList={','.join(sorted(job.needs.nodes))}", "TresFreq=", "StartTime=now"]
-            paused = job.suspended and '"paused_s"' in job.admin_comment
+            paused = job.suspended and "paused_s" in said
             commands: list[tuple[str, ...]] = [("scontrol", "resume", str(job.id))] * paused
             commands += [("scontrol", "update", *fields)]
             commands += [("scontrol", "release", str(job.id))] if waits else []

@@ -12,8 +12,8 @@ from wattsched.adapters.correction import Correction, Draw
 from wattsched.adapters.overdraw import Drawing, Stoppable, over_w
 from wattsched.adapters.rounds import Reason
 from wattsched.adapters.slurm.inventory import SlurmNode
-from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
-from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
+from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, is_launched, launch_of
+from wattsched.adapters.slurm.reading import Site, SlurmJob
 from wattsched.adapters.slurm.running import Running, Start
 from wattsched.instances.gpu_parts import host_of
 from wattsched.topology.cluster import PowerDomain
@@ -136,7 +136,7 @@ class Load(Drawing):
         return [
             Stoppable(
                 number,
-                self.by_cap(self.added_by_node(one.launch, one.power_w)),
+                self.by_cap(self.added_by_node(one)),
                 one.launch.gpus,
                 one.job.ran_s(self.site.time_s),
             )
@@ -195,13 +195,7 @@ class Load(Drawing):
 
     def after(self, stops: Iterable[int], starts: Iterable[Start] = ()) -> Load:
         """Load after some jobs have stopped, those that are leaving are gone, and others have started."""
-        later = replace(
-            self,
-            ours=dict(self.ours),
-            leaving={},
-            _used={node: set(used) for node, used in self._used.items()},
-            _taken={host: list(amounts) for host, amounts in self._taken.items()},
-        )
+        later = replace(self.beside(()), leaving={})
         for one in self.leaving.values():
             later.unclaim(one.gpus)
         for number in stops:
@@ -210,10 +204,22 @@ class Load(Drawing):
             later.take(start.job, start.launch)
         return later
 
-    def added_by_node(self, launch: Launch, power_w: float | None = None) -> dict[str, float]:
-        """Return what a start adds on each node to what its GPUs draw when they are idle."""
-        each_w, nodes = (launch.power_w if power_w is None else power_w) / launch.gpus, self.site.nodes
-        return {node: count * (each_w - self.idle_w(nodes[node])) for node, count in launch.nodes.items()}
+    def beside(self, starts: Iterable[Start]) -> Load:
+        """Return the load with starts beside all that runs or is leaving."""
+        then = replace(
+            self,
+            ours=dict(self.ours),
+            _used={node: set(used) for node, used in self._used.items()},
+            _taken={host: list(amounts) for host, amounts in self._taken.items()},
+        )
+        for start in starts:
+            then.take(start.job, start.launch)
+        return then
+
+    def added_by_node(self, one: Running) -> dict[str, float]:
+        """Return what a job adds on each node to what its GPUs draw when they are idle."""
+        each_w, nodes = one.power_w / one.launch.gpus, self.site.nodes
+        return {node: count * (each_w - self.idle_w(nodes[node])) for node, count in one.launch.nodes.items()}
 
     def has_room(self, launch: Launch) -> bool:
         """True if the nodes of a start have its GPUs now."""
@@ -323,8 +329,7 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
         if not job.pending or job.held or not ours.has(job):
             continue
         if (launch := launch_of(job)) is None:
-            said = marked(job.admin_comment)
-            if isinstance(said, dict) and "run" in said:
+            if is_launched(job):
                 load.astray.append(job.id)
         elif load.has_room(launch):
             load.take(job, launch)

@@ -18,6 +18,7 @@ from wattsched.adapters.overdraw import (
     limits_w,
     over_w,
     settings_to_fit,
+    starts_too_much,
     stops_to_fit,
     too_much,
 )
@@ -37,6 +38,8 @@ _SETTLE_S, _CONFIRM_S, _LOOK_S = 20.0, 10.0, 0.5
 between two looks."""
 _ASIDE_S = 60.0
 """So long others go first at least, where a job did not start that was to."""
+_SENT = {"suspend": "paused", "resume": "resumed", "signal": "signalled"}
+"""Kinds of what is done to running jobs, and the attribute of a report that has the jobs."""
 _IMPOSSIBLE = "BadConstraints"
 """Reason that Slurm gives for a job that it holds as no node can start it, for a cause we did not see."""
 
@@ -138,45 +141,34 @@ class Rounds(RoundLoop[Report]):
         """Pause jobs while too much is drawn, those of least weight per watt first; note what is refused."""
         weights = {name: {"weight": record.get("weight", 1.0)} for name, record in self._records.items()}
         why = stops_to_fit(self.excess_w(load, cap_w, report), load.pausable, weights)
-        pauses = {number: load.ours[number].pause() for number in why}
-        if self.actions is None or not pauses:
-            report.paused |= why
-            return load.after((), pauses.values()) if pauses else load
-        for number, start in pauses.items():
-            if refused := self.actions.send("suspend", start, why[number]):
-                report.notes.append(f"job {number} was not paused: {refused}")
-            else:
-                report.paused[number] = why[number]
-        return self.look()
+        if not (pauses := [load.ours[number].pause() for number in why]):
+            return load
+        for start in pauses:
+            self._send("suspend", start, why[start.name], report)
+        return load.after((), pauses) if self.actions is None else self.look()
 
     def _resumed(self, load: Load, report: Report) -> Load:
         """Let paused jobs go on that fit below the caps again, the longest paused first."""
         for one in load.paused if not report.paused else ():
             cap, start, added_w = self.budget.cap(), one.resume(), load.pause_w(one)
-            then = replace(load, ours=dict(load.ours))
-            then.take(start.job, start.launch)
+            then = load.beside([start])
             # Nobody waits for watts before it.
-            caps = left_w(load.after([other.job.id for other in load.paused]), cap.soon_w, then)
+            caps = left_w(then.after([other.job.id for other in then.paused]), cap.soon_w)
             if cap.unknown or self.stop.is_set() or too_much(then.drawn_w, added_w, caps):
                 continue
-            try:
-                refused = self.actions and self.actions.send("resume", start, str(start))
-            except JournalError as error:
-                refused = str(error)
+            self._send("resume", start, str(start), report)
             load = then  # also where Slurm has refused: of two commands the first may be done
-            if refused:
-                report.notes.append(f"job {start.name} was not resumed: {refused}")
-            else:
-                report.resumed[start.name] = str(start)
         return load
 
     def _signal_ahead(self, load: Load, report: Report) -> None:
         """Signal jobs that an announced cut will stop, a grace and a round before that."""
         silent = {number: one for number, one in load.ours.items() if one.job.running and one.silent}
+        if not silent:
+            return
+        then = self.lowest(load, now=True)
+        then = then.after((), [then.ours[one.name].pause() for one in then.pausable])
         for grace_s in {one.launch.grace_s or 0.0 for one in silent.values()}:
             least_w = self.budget.least_w(self.budget.ahead_s + self.policy.every_s + grace_s)
-            then = self.lowest(load, now=True)
-            then = then.after((), [then.ours[one.name].pause() for one in then.pausable])
             stops = stops_to_fit(over_w(then.drawn_w, limits_w(then, least_w)), then.stoppable, self._records)
             for number in stops.keys() & silent.keys():
                 if silent[number].launch.grace_s == grace_s:
@@ -188,10 +180,19 @@ class Rounds(RoundLoop[Report]):
         sent = {"signalled_run": one.job.restarts, "signalled_s": load.site.time_s}
         load.ours[number] = one = replace(one, launch=one.launch.model_copy(update=sent))
         how = f"{one.launch.checkpoint_signal}, to stop in {one.launch.grace_s:g} s"
-        if refused := self.actions and self.actions.send("signal", Start(one.job, one.launch), how):
-            report.notes.append(f"job {number} was not signalled: {refused}")
+        self._send("signal", Start(one.job, one.launch), how, report)
+
+    def _send(self, kind: str, start: Start, why: str, report: Report) -> None:
+        """Do what a kind of `_SENT` says to a job, or report it in shadow mode; a refusal is noted."""
+        done = _SENT[kind]
+        try:
+            refused = self.actions and self.actions.send(kind, start, why)
+        except JournalError as error:
+            refused = str(error)
+        if refused:
+            report.notes.append(f"job {start.name} was not {done}: {refused}")
         else:
-            report.signalled[number] = how
+            getattr(report, done)[start.name] = why
 
     def _stop(self, stops: Mapping[int, str], load: Load, report: Report) -> None:
         """Stop jobs, those that have had no signal after it; note whose grace is cut short."""
@@ -328,12 +329,8 @@ class Rounds(RoundLoop[Report]):
             return "has changed meanwhile"
         if not running and not load.has_room(launch):
             return "has no room yet"
-        added_w = load.by_cap(load.added_by_node(launch))
-        if running:
-            before_w = load.by_cap(load.added_by_node(running.launch, running.power_w))
-            added_w = {name: watts - before_w[name] for name, watts in added_w.items()}
-        drawn_w = {name: watts + added_w[name] for name, watts in load.drawn_w.items()}
-        if why := too_much(drawn_w, added_w, left_w(load, cap_w, load.after((), [start]))):
+        start = Start(job, launch)
+        if why := starts_too_much(load, load.beside([start]), cap_w):
             return why
         if not running and (scarce := load.lacks(job, launch)):
             self._let_wait(number, load.site.time_s, f"{scarce} are taken")
@@ -341,7 +338,7 @@ class Rounds(RoundLoop[Report]):
         if running:
             refused = self.actions.change({number: (running, launch)})[number]
         else:
-            refused = self.actions.start(Start(job, launch))
+            refused = self.actions.start(start)
         if refused:
             what = "keeps its settings" if running else "was not released"
             report.notes.append(f"job {number} {what}: {refused}")

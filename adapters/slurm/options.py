@@ -101,21 +101,20 @@ class SiteOptions(StatedOptions):
 
     def odd_pauses(self, kinds: Collection[str]) -> list[str]:
         """Return notes on watts of paused GPUs that no GPU of some types can draw."""
-        found = ((where, self.odd_pause(said, kinds)) for where, said in self._entries())
-        return [f"{where} of the site's file: {odd}" for where, odd in found if odd]
+        found = ((where, odd) for where, said in self._entries() for odd in self.odd_pause(said, kinds))
+        return [f"{where} of the site's file: {odd}" for where, odd in found]
 
-    def odd_pause(self, said: SlurmJobOptions, kinds: Iterable[str]) -> str:
-        """Return why no paused GPU of some types can draw the stated watts; '' if one can."""
+    def odd_pause(self, said: SlurmJobOptions, kinds: Iterable[str]) -> Iterator[str]:
+        """Yield why no paused GPU of some types can draw the stated watts, if none can."""
         watts, of = said.paused_power_w, [self.gpu_type(kind) for kind in kinds if self.knows(kind)]
         if watts is None or not of:
-            return ""
+            return
         least_w, most_w = min(one.idle_power_w for one in of), max(one.max_power_w or inf for one in of)
         if watts < least_w:
-            return f"paused_power_w: {watts:g} W is below the {least_w:g} W with which an idle GPU counts"
-        if watts >= most_w:
+            yield f"paused_power_w: {watts:g} W is below the {least_w:g} W with which an idle GPU counts"
+        elif watts >= most_w:
             text = f"paused_power_w: {watts:g} W is not below the {most_w:g} W of a busy GPU"
-            return f"{text}, so a pause saves nothing"
-        return ""
+            yield f"{text}, so a pause saves nothing"
 
     def tolerance(self, said: Mapping[str, Any], gpus: int, pool: str) -> dict[str, Any]:
         """Return what a launch keeps of what is said of a job, which may be changed while it runs."""
@@ -140,10 +139,10 @@ class Ours:
         named = job.account in self.accounts or job.qos in self.qos
         named = named or bool(set(job.partitions) & set(self.partitions))
         # What we launched is ours while it runs, whatever its user makes of the comment.
-        return named or marked(job.comment) is not None or (job.on_nodes and _is_launched(job))
+        return named or marked(job.comment) is not None or (job.on_nodes and is_launched(job))
 
 
-def _is_launched(job: SlurmJob) -> bool:
+def is_launched(job: SlurmJob) -> bool:
     """Return whether its admin comment, which only operators write, says how it was released."""
     said = marked(job.admin_comment)
     return isinstance(said, dict) and "run" in said
@@ -284,8 +283,8 @@ def said_of(
         if (comment := marked(job.comment)) is not None:
             own = validated(SlurmJobOptions, comment)
             layers.append(options.believed(own, gpu_type_of))
-            odd = options.odd_pause(own, (one for one in kinds if job.request.gpu_type in ("", one)))
-            if faults := [*own.unmet(merged(layers)), *filter(None, [odd])]:
+            wanted = [one for one in kinds if job.request.gpu_type in ("", one)]
+            if faults := [*own.unmet(merged(layers)), *options.odd_pause(own, wanted)]:
                 raise InputError(faults)
     return merged(layers)
 

@@ -64,8 +64,7 @@ class Running:
     @property
     def answered(self) -> bool:
         """True if agents of all its nodes report, and can change settings of its GPUs: whole ones."""
-        nodes = [self.site.nodes[node] for node in self.gpus]
-        whole = all(node.name == node.host and not part_named(node.gpu_type).kind for node in nodes)
+        whole = all(one.name == one.host and not part_named(one.gpu_type).kind for one in self.site_nodes)
         return whole and self.gpus.keys() <= self.site.reports.keys()
 
     @cached_property
