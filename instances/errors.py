@@ -15,9 +15,8 @@ from pydantic import BaseModel, ValidationError
 from wattsched.reading.inputs import CONTROL, LONGEST_LINE, echo, meant
 from wattsched.reading.inputs import NoticeWarning as NoticeWarning
 from wattsched.reading.inputs import naming as naming
-from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
-from wattsched.topology.fields import ALL_SLOTS, BY_SLOT, FaultCount, TooManyFaultsError
+from wattsched.topology.fields import ALL, EACH, FaultCount, TooManyFaultsError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -261,7 +260,7 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
     while steps:
         step = steps.pop(0)
         told_last = missing and not steps
-        if step in (ROWS, COLUMNS, ALL_POOLS, BY_POOL, ALL_SLOTS, BY_SLOT):
+        if step in (ROWS, COLUMNS, ALL, EACH):
             continue
         if isinstance(here, list) and isinstance(step, str) and steps and isinstance(steps[0], int):
             # A list of row objects, validated as columns: name the row first.

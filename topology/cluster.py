@@ -14,17 +14,13 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.column import NONE, Coded
 from wattsched.topology.columns import COLUMNS, ROWS, RecordColumns, form_of
-from wattsched.topology.fields import Count, GpuNumber, Name, Positive, Standing, Strict
+from wattsched.topology.fields import ALL, EACH, Count, GpuNumber, Name, Positive, Standing, Strict
 from wattsched.topology.remembered import remembered
 
 MOST_GPUS = 10_000_000
 
 Capacity = Literal["blocks", "nodes", "count"]
 """Unit in which jobs take GPUs: aligned blocks; GPUs of one node, or whole nodes and one part; any GPUs."""
-
-
-ALL_POOLS, BY_POOL = "[all pools]", "[by pool]"
-"""Forms of `Cluster.capacity`, of which one is validated."""
 
 
 class GpuType(Strict):
@@ -197,8 +193,8 @@ class Cluster(Strict):
     ] = []
     power_domains: list[PowerDomain] = []
     capacity: Annotated[
-        Annotated[Capacity, Tag(ALL_POOLS)] | Annotated[dict[Name, Capacity], Tag(BY_POOL)],
-        Discriminator(lambda value: BY_POOL if isinstance(value, dict) else ALL_POOLS),
+        Annotated[Capacity, Tag(ALL)] | Annotated[dict[Name, Capacity], Tag(EACH)],
+        Discriminator(lambda value: EACH if isinstance(value, dict) else ALL),
     ] = "blocks"
 
     @model_validator(mode="after")

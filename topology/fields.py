@@ -8,10 +8,8 @@ from typing import Annotated, Any, Self
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Discriminator,
     Field,
     ModelWrapValidatorHandler,
-    Tag,
     ValidationError,
     ValidationInfo,
     model_validator,
@@ -30,12 +28,8 @@ Price = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 """Money per unit, which is below 0 in hours when a market pays for draw."""
 Standing = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 """Watts that are drawn without work; beside more of them the last digits of budgets are lost."""
-ALL_SLOTS, BY_SLOT = "[all slots]", "[by slot]"
-BySlot = Annotated[
-    Annotated[Positive, Tag(ALL_SLOTS)] | Annotated[list[Positive], Field(min_length=1), Tag(BY_SLOT)],
-    Discriminator(lambda value: BY_SLOT if isinstance(value, list) else ALL_SLOTS),
-]
-"""One number for all slots, or one per slot; more of them are left unread."""
+ALL, EACH = "[all]", "[each]"
+"""Forms of a field that has one value for all or one for each, of which one is validated."""
 MOST = 1_000_000
 Count = Annotated[int, Field(ge=1, le=MOST)]
 GpuNumber = Annotated[int, Field(ge=0, le=MOST)]

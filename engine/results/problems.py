@@ -29,7 +29,7 @@ Formulation = Callable[[DataT, str, Timer], Model[DecisionT]]
 Heuristic = Callable[[DataT, str, Timer], DecisionT | None]
 
 
-_WRITTEN_OUT = 20_000
+_MOST_RUNS = 20_000
 """Runs of shifting, jobs by options and slots, up to which all of them are tried where columns fail."""
 
 
@@ -45,7 +45,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Name to a builder of the model from data, objective and timer; the default comes first.
     size : callable
         Instance to how many jobs or tasks are to be decided.
-    written_out : callable
+    all_decisions : callable
         Data to the name of the formulation of all decisions, where the default one may hold only some of them
         and the data are small enough; else None.
     safety_net : str
@@ -92,7 +92,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     expand: Callable[[InstanceT], DataT]
     formulations: Mapping[str, Formulation[DataT, DecisionT]]
     size: Callable[[Any], int] = lambda instance: len(instance.jobs)
-    written_out: Callable[[DataT], str | None] = lambda data: None
+    all_decisions: Callable[[DataT], str | None] = lambda data: None
     safety_net: str = "greedy"
     heuristics: Mapping[str, Heuristic[DataT, DecisionT]] = field(default_factory=dict)
     faults: Callable[[InstanceT], list[str]] = lambda instance: []
@@ -230,7 +230,7 @@ def _shifting() -> Problem[Any, Any, Any]:
             "schedules": late("formulations.shifting.schedules:build"),
             "time-indexed": late("formulations.shifting.time_indexed:build"),
         },
-        written_out=lambda horizon: "time-indexed" if horizon.n_runs <= _WRITTEN_OUT else None,
+        all_decisions=lambda horizon: "time-indexed" if horizon.n_runs <= _MOST_RUNS else None,
         check=check,
         prover=Prover,
         heuristics={

@@ -133,13 +133,12 @@ def offer(
     require_range(points >= 1, "points", "at least 1", points)
     events, wishes = dict[range, list[float]](), []
     wished = [one for one in signal.limits if one.worth_per_kwh is not None] if signal else []
+    begin_s = start_time(start).timestamp() if wished else 0.0
     if shortest_slot_s is not None:
-        begin_s = start_time(start).timestamp() if wished else 0.0
         times_s = [time_s - begin_s for one in wished for time_s in (one.begin.timestamp(), one.end_s)]
         times_s += [at_s, *(at_s + lasting for lasting in lasts_s)] if lasts_s else []
-        horizon = horizon.cut(times_s, shortest_slot_s)
-        for one in (signal, *map(signal.granting, wished)) if signal else ():
-            horizon = horizon.split(one, start, shortest_slot_s)
+        signals = [signal, *map(signal.granting, wished)] if signal else []
+        horizon = horizon.split(signals, start, shortest_slot_s, times_s)
     for lasting in lasts_s:
         events.setdefault(_slots(horizon, at_s, lasting), []).append(lasting)
     if signal is not None:
@@ -205,7 +204,7 @@ def offer(
             cuts += cuts_of(event, (len(events) - done) * (points + _HALVINGS) + len(wishes))
         calls_left = len(wishes)
         for wish, granted, slots in wishes:
-            result, begin_s = plan(granted, first), start_time(start).timestamp()
+            result = plan(granted, first)
             edges_s = begin_s + horizon.begin_s[slots.start : slots.stop + 1]
             part = np.diff(edges_s.clip(wish.begin.timestamp(), wish.end_s)) / horizon.lengths_s[slots]
             cuts.append(against_first(slots, result, max(map(_proven, (first, result))), part, wish=wish))

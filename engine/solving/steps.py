@@ -123,7 +123,7 @@ def decide(call: Call, earlier: Any) -> Result:
 
 def _by_all_decisions(call: Call, found: list[Candidate]) -> Result | None:
     """Result of the formulation that holds all decisions, where the default one held none; else None."""
-    name = call.problem.written_out(call.data) if call.formulation == call.problem.default else None
+    name = call.problem.all_decisions(call.data) if call.formulation == call.problem.default else None
     if name is None or call.solver != "auto":
         return None
     call.formulation = name

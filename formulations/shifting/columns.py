@@ -82,8 +82,8 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
         runs, last = np.flatnonzero(~pauses), slot
         chosen, slot_s = option[runs, slot], float(horizon.slot_s[slot])
         lost_s = np.where(started[runs] & (kind[runs] != horizon.kind[chosen]), restart_s[runs], 0.0)
-        exceeds[runs] |= ~horizon.fits[chosen, slot] | (lost_s >= slot_s)
-        able, ends, used_s = run_slot(slot_s, horizon.rate[chosen], lost_s, left[runs])
+        able, ends, used_s, cannot = run_slot(slot_s, horizon.rate[chosen], lost_s, left[runs])
+        exceeds[runs] |= ~horizon.fits[chosen, slot] | cannot
         spent[runs] += (horizon.extra_w[chosen] * used_s)[:, None] * horizon.per_joule[:, slot]
         finish_s[runs[ends]] = horizon.begin_s[slot] + used_s[ends]
         left[runs] -= able
@@ -104,7 +104,7 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
 
 def run_slot(
     slot_s: float | FloatArray, rate: FloatArray, lost_s: FloatArray, left: FloatArray
-) -> tuple[FloatArray, BoolArray, FloatArray]:
+) -> tuple[FloatArray, BoolArray, FloatArray, BoolArray]:
     """Run options for a slot with work `left`, of which a restart loses `lost_s`; arrays are broadcast.
 
     Returns
@@ -115,10 +115,13 @@ def run_slot(
         Whether that is all that is left, but for rounding.
     used_s : float array
         Seconds of the slot until the end, or the whole slot.
+    cannot : bool array
+        True where a restart would take all of the slot, or more.
     """
+    cannot, lost_s = lost_s >= slot_s, np.minimum(lost_s, slot_s)
     able = rate * (slot_s - lost_s)
     ends = left <= able + ROUNDING * rate * slot_s
-    return able, ends, np.where(ends, lost_s + np.minimum(left, able) / rate, slot_s)
+    return able, ends, np.where(ends, lost_s + np.minimum(left, able) / rate, slot_s), cannot
 
 
 def least_of_jobs(job: IntArray, value: FloatArray) -> IntArray:

@@ -82,13 +82,9 @@ class JobGroup:
     def run(
         self, slot_s: float | FloatArray, state: IntArray, left: FloatArray
     ) -> tuple[FloatArray, BoolArray, FloatArray, BoolArray]:
-        """Run every option for a slot from states with work left; as `run_slot`, by state and option.
-
-        The last array says where a restart would take all of the slot, or more.
-        """
+        """Run every option for a slot from states with work left; as `run_slot`, by state and option."""
         restarts = (state[:, None] != NEVER_RAN) & (state[:, None] != self.kind)
-        lost_s = restarts * self.restart_s[:, None]
-        return *run_slot(slot_s, self.rate, np.minimum(lost_s, slot_s), left[:, None]), lost_s >= slot_s
+        return run_slot(slot_s, self.rate, restarts * self.restart_s[:, None], left[:, None])
 
 
 def resting(state: IntArray) -> IntArray:
@@ -196,11 +192,10 @@ class _Move:
     """
 
     def __init__(self, slot_s: FloatArray, group: JobGroup, lost_s: FloatArray, rounded: bool):
-        level, step = np.arange(group.levels + 1), group.step[:, None, None]
-        self.too_long = np.flatnonzero(lost_s >= slot_s)
-        rate, lost_s = group.rate[:, :, None], np.minimum(lost_s, slot_s)[:, None, None]
-        slot_s = slot_s[:, None, None]
-        able, self.ends, self.used_s = run_slot(slot_s, rate, lost_s, level * step)
+        level, rate = np.arange(group.levels + 1), group.rate[:, :, None]
+        step, slot_s, lost_s = (values[:, None, None] for values in (group.step, slot_s, lost_s))
+        able, self.ends, self.used_s, cannot = run_slot(slot_s, rate, lost_s, level * step)
+        self.too_long = np.flatnonzero(cannot)
         down = np.floor(able / step).astype(np.int64)
         self.part = able / step - down
         if rounded:
@@ -208,8 +203,8 @@ class _Move:
             self.part = np.zeros_like(self.part)
         states = group.n_kinds + 2
         offset = (np.arange(len(group.job))[:, None] * states + group.kind)[:, :, None] * len(level)
-        self.upper = np.maximum(level - down, 0) + offset
-        self.lower = np.maximum(level - down - 1, 0) + offset
+        self.upper = np.maximum(level + (offset - down), offset)
+        self.lower = np.maximum(self.upper - 1, offset)
 
 
 class Recursion:
@@ -244,11 +239,9 @@ class Recursion:
         jobs, slot_s = self._jobs, self._jobs.horizon.slot_s[slot]
         self._move_for(slot_s)
         waits = (jobs.delay * slot_s)[:, None]
-        per_s = jobs.delay[:, None] + jobs.joule[slot][:, None] * jobs.group.extra_w
-        costs = per_s[:, :, None], jobs.held[slot[:, None], jobs.column][:, :, None]
-        start = again = self._run(slot, later, self._start, costs, 0)
+        start = again = self._run(slot, later, self._start, 0)
         if self._again is not self._start:
-            again = self._run(slot, later, self._again, costs, 1)
+            again = self._run(slot, later, self._again, 1)
         np.minimum(later[:, RAN] + waits, again.min(axis=1), out=now[:, RAN])
         np.minimum(later[:, NEVER_RAN] + waits, start.min(axis=1), out=now[:, NEVER_RAN])
         # Options of the kind that runs go on without a restart; all others are as after a pause.
@@ -267,18 +260,8 @@ class Recursion:
         self._start = _Move(slot_s, group, np.zeros_like(lost_s), self._rounded)
         self._again = _Move(slot_s, group, lost_s, self._rounded) if lost_s.any() else self._start
 
-    def _run(
-        self,
-        slot: IntArray,
-        later: FloatArray,
-        move: _Move,
-        costs: tuple[FloatArray, FloatArray],
-        buffer: int,
-    ) -> FloatArray:
-        """Cost of running every option in the slot, by job, option and level, kept in a buffer.
-
-        `costs` are of a second, and of what options hold.
-        """
+    def _run(self, slot: IntArray, later: FloatArray, move: _Move, buffer: int) -> FloatArray:
+        """Cost of running every option in the slot, by job, option and level, kept in a buffer."""
         jobs, cost, other = self._jobs, self._buffers[buffer], self._buffers[2]
         np.take(later, move.upper, out=cost, mode="clip")
         np.take(later, move.lower, out=other, mode="clip")
@@ -286,10 +269,10 @@ class Recursion:
         other *= move.part
         cost += other
         np.copyto(cost, 0.0, where=move.ends)
-        per_s, held = costs
-        np.multiply(per_s, move.used_s, out=other)
+        per_s = jobs.delay[:, None] + jobs.joule[slot][:, None] * jobs.group.extra_w
+        np.multiply(per_s[:, :, None], move.used_s, out=other)
         cost += other
-        cost += held
+        cost += jobs.held[slot[:, None], jobs.column][:, :, None]
         if len(move.too_long):
             cost[move.too_long] = FORBIDDEN
         begin_s, deadline_s = jobs.horizon.begin_s[slot], jobs.group.deadline_s * (1 + ROUNDING)

@@ -160,7 +160,8 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
     in_pools = np.array([p.gpus for p in pools], dtype=float)
     capped, cap_w = _caps(instance)
     extra_w = np.maximum(0.0, power_w - gpus * idle_w[pool])
-    slot_s, begin_s, per_joule = instance.lengths_s, instance.begin_s, _per_joule(instance)
+    slot_s, begin_s = instance.lengths_s, instance.begin_s
+    per_joule = _per_joule(instance, slot_s)
     arrival_s = np.array([job.arrival_s for job in jobs])
     # A slot that begins a rounding before the arrival counts.
     first_slot = np.searchsorted(begin_s, arrival_s * (1 - ROUNDING))
@@ -272,15 +273,8 @@ def _most_left(instance: ShiftingInstance, able_s: FloatArray, rate: FloatArray)
     return np.where(must_finish, 0.0, left)
 
 
-def _per_joule(instance: ShiftingInstance) -> FloatArray:
+def _per_joule(instance: ShiftingInstance, slot_s: FloatArray) -> FloatArray:
     """Grams, joules and money per joule by slot and, last, on average over time: for after the horizon."""
-    none = [0.0] * instance.slots
-    lines = [
-        np.array(values[: instance.slots]) / unit
-        for values, unit in (
-            (instance.carbon_g_per_kwh or none, J_PER_KWH),
-            ([1.0] * instance.slots, 1.0),
-            (instance.price_per_kwh or none, J_PER_KWH),
-        )
-    ]
-    return np.array([np.append(line, np.average(line, weights=instance.lengths_s)) for line in lines])
+    per_kwh = (instance.carbon_g_per_kwh or 0.0, J_PER_KWH, instance.price_per_kwh or 0.0)
+    lines = [by_slot(values, instance.slots) / J_PER_KWH for values in per_kwh]
+    return np.array([np.append(line, np.average(line, weights=slot_s)) for line in lines])

@@ -36,15 +36,15 @@ def resettled(horizon: Horizon, decision: Schedules, prices: Prices) -> Schedule
     saved = prices.criteria[0] * horizon.share + joule[-1] * horizon.power_w[fastest]
     saved /= horizon.rate[fastest]
     option, known = decision.option.copy(), dict[tuple[float, float, bytes, bytes], IntArray | None]()
+    _, cell, amount = held(horizon, decision)
+    used = np.bincount(cell, amount, horizon.n_cells).reshape(-1, horizon.slots)
     for resource, name in enumerate(horizon.resources):
         if name.startswith("gpus:"):
             continue
-        _, cell, amount = held(horizon, decision)
-        used_w = np.bincount(cell, amount, horizon.n_cells).reshape(-1, horizon.slots)[resource]
-        for slot in np.flatnonzero(used_w > 0.5 * horizon.capacity[resource]).tolist():
+        for slot in np.flatnonzero(used[resource] > 0.5 * horizon.capacity[resource]).tolist():
             runs = np.flatnonzero(option[:, slot] != PAUSE)
             runs = runs[horizon.uses[option[runs, slot], resource] > 0]
-            most_w = float((horizon.capacity + horizon.slack)[resource, slot])
+            most_w = float(horizon.capacity[resource, slot] + horizon.slack[resource, slot])
             kinds = horizon.kind[option[runs, slot]]
             key = most_w, float(joule[slot]), runs.tobytes(), kinds.tobytes()
             if key not in known:

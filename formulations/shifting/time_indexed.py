@@ -97,7 +97,7 @@ def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, minimised: int) -
 def _completion(horizon: Horizon, job: int) -> Coefficients:
     """Coefficients of a job's columns in its end, in seconds from the beginning of the horizon."""
     first = horizon.first_slot[job]
-    slot_s = np.repeat(horizon.slot_s[first:, None], len(horizon.options_of(job)), axis=1)
+    slot_s = horizon.slot_s[first:, None]
     left = 1.0 / horizon.rate[horizon.fastest[horizon.table[job]]]
     ends = np.append(horizon.begin_s[first + 1 :], horizon.begin_s[-1])
     return ends, -slot_s, np.ones_like(slot_s), np.array([left])

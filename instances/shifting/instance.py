@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from wattsched.instances.errors import duplicates, refuse, require, require_known, require_range
 from wattsched.instances.signals import Signal
@@ -16,7 +16,7 @@ from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
 from wattsched.instances.traces.carbon import start_time
 from wattsched.topology.arrays import FloatArray
-from wattsched.topology.fields import LARGEST, BySlot, Count, Name, NonNegative, Positive, Price, Strict
+from wattsched.topology.fields import ALL, EACH, LARGEST, Count, Name, NonNegative, Positive, Price, Strict
 
 MOST_SLOTS = 10_000
 SECONDS_RANGE = (1e-6, 1e12)
@@ -50,6 +50,13 @@ class HorizonBudgets(Strict):
     energy_j: Budget | None = None
     money: Budget | None = None
     average_completion_s: Budget | None = None
+
+
+BySlot = Annotated[
+    Annotated[Positive, Tag(ALL)] | Annotated[list[Positive], Field(min_length=1), Tag(EACH)],
+    Discriminator(lambda value: EACH if isinstance(value, list) else ALL),
+]
+"""One number for all slots, or one per slot; more of them are left unread."""
 
 
 class PoolsDomain(Strict):
@@ -175,48 +182,40 @@ class ShiftingInstance(Strict):
         """Seconds of the horizon."""
         return float(self.begin_s[-1])
 
-    def split(self, signal: Signal, start: str | datetime, shortest_slot_s: float) -> ShiftingInstance:
-        """Return the instance with slots split where a firm limit of a signal changes within them.
+    def split(
+        self,
+        signals: Signal | Sequence[Signal],
+        start: str | datetime,
+        shortest_slot_s: float,
+        times_s: Iterable[float] = (),
+    ) -> ShiftingInstance:
+        """Return the instance with slots split at some moments, and where a firm limit of a signal changes.
 
         In ramps, slots become about as short as the shortest. Forecasts and caps repeat.
 
         Parameters
         ----------
         start : str or datetime
-            When the horizon begins, with a zone.
+            When the horizon begins, for signals; with a zone.
         shortest_slot_s : float
             No part of a slot is shorter; refused where a horizon could have too many of them.
-        """
-        self._require_room(shortest_slot_s)
-        edges_s, kept_s = self.begin_s, self.begin_s
-        begin_s, limits = start_time(start).timestamp(), [signal.limit(one) for one in signal.domains]
-        changes_s = np.unique([time_s - begin_s for one in limits for time_s in (*one.begin_s, *one.end_s)])
-        fine_s = _parts(_with_cuts(edges_s, changes_s, shortest_slot_s), shortest_slot_s)
-        for one in limits:
-            watts = one.least(begin_s + fine_s[:-1], begin_s + fine_s[1:])
-            kept_s = np.union1d(kept_s, fine_s[1:-1][watts[1:] != watts[:-1]])
-        return self._cut_at(kept_s)
-
-    def cut(self, times_s: Iterable[float], shortest_slot_s: float) -> ShiftingInstance:
-        """Return the instance with slots cut at some moments, where no part is shorter than so many seconds.
-
-        Parameters
-        ----------
         times_s : iterable of float
-            Seconds from the horizon's begin.
-        shortest_slot_s : float
-            As for `split`.
+            Moments in seconds from the horizon's begin.
         """
-        self._require_room(shortest_slot_s)
-        return self._cut_at(_with_cuts(self.begin_s, sorted(times_s), shortest_slot_s))
-
-    def _require_room(self, shortest_slot_s: float) -> None:
-        """Refuse by a ValueError or TypeError a shortest slot of which a horizon could have too many."""
         require("shortest_slot_s", shortest_slot_s, (int, float), "a number of seconds")
         least_s = self.horizon_s / max(1, MOST_SLOTS - self.slots)
         within = f"a number from {least_s:.6g} on, as a horizon has at most {MOST_SLOTS:,} slots"
         told = f"{within} and this one has {self.slots:,}"
         require_range(least_s <= shortest_slot_s < math.inf, "shortest_slot_s", told, shortest_slot_s)
+        edges_s = _with_cuts(self.begin_s, sorted(times_s), shortest_slot_s)
+        for signal in [signals] if isinstance(signals, Signal) else signals:
+            begin_s, limits = start_time(start).timestamp(), [signal.limit(one) for one in signal.domains]
+            changes_s = np.unique([time_s - begin_s for o in limits for time_s in (*o.begin_s, *o.end_s)])
+            fine_s = _parts(_with_cuts(edges_s, changes_s, shortest_slot_s), shortest_slot_s)
+            for one in limits:
+                watts = one.least(begin_s + fine_s[:-1], begin_s + fine_s[1:])
+                edges_s = np.union1d(edges_s, fine_s[1:-1][watts[1:] != watts[:-1]])
+        return self._cut_at(edges_s)
 
     def _cut_at(self, edges_s: FloatArray) -> ShiftingInstance:
         """The instance with other edges of slots, those that it has among them; its series repeat."""

@@ -13,6 +13,7 @@ from tests.pages import pages_shifting as brute
 from tests.strategies.shifting import tiny
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.instances.signals import Signal
+from wattsched.solving import offers
 from wattsched.solving.offers import Offer
 from wattsched.topology.fields import LARGEST
 
@@ -166,6 +167,26 @@ def test_a_wish_with_a_ramp_is_paid_for_its_own_time() -> None:
     assert {3600.0, 6000.0} <= {*begin_s.tolist()}
     [cut] = found.cuts
     assert cut.not_drawn_j == pytest.approx(400.0 * 2400.0)
+
+
+def test_slots_of_ramps_do_not_count_again_for_every_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for slots of 1.5 s in the horizon as it came: its parts are not counted once more."""
+    ramp = {"from": "2026-07-14T13:00Z", "power_w": 100.0, "ramp_w_per_s": 0.2}
+    wish = {"from": "2026-07-14T12:15Z", "to": "2026-07-14T12:30Z", "power_w": 450.0, "worth_per_kwh": 1.0}
+    signal = Signal.model_validate({"baseline_w": 800.0, "limits": [ramp, wish]})
+    planned = list[ShiftingInstance]()
+
+    def solve(instance: ShiftingInstance, **_: Any) -> None:
+        planned.append(instance)
+        raise StopIteration
+
+    monkeypatch.setattr(offers, "solve", solve)
+    with pytest.raises(StopIteration):
+        wattsched.offer(one_job(), signal=signal, start=START, shortest_slot_s=1.5)
+    [instance] = planned
+    # The last part of the ramp goes on to the end of its hour, at the same watts.
+    assert instance.slots == 3 + 2333 + 2
+    assert instance.lengths_s.min() >= 1.5 * (1 - 1e-9)
 
 
 def test_slots_are_cut_where_an_event_begins_and_ends() -> None:

@@ -87,7 +87,7 @@ def test_an_earlier_decision_that_is_no_longer_possible_is_no_error(
         heuristics=dict.fromkeys(problem.heuristics, lambda *_: None),
         formulations={problem.default: nothing_known},
         branch=None,
-        written_out=lambda data: None,
+        all_decisions=lambda data: None,
     )
     monkeypatch.setattr(engine, "find_problem", lambda name: without_rules)
     ended = solve(fewer, initial_solution=first).termination

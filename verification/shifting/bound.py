@@ -237,7 +237,7 @@ class PricedInstance:
             price = np.array([charged.get(f"{name}@{slot}", 0.0) for slot in range(instance.slots)])
             for pool in pools:
                 self._watt[pool] += price
-        self._spare_w = spare_watts(instance)
+        self._spare_w, self._times_s = spare_watts(instance), (instance.lengths_s, instance.begin_s)
         self._delay = weight["completion_s"] / (sum(job.weight for job in instance.jobs) or 1.0)
         self._options: dict[int, PricedOptions] = {}  # by the identity of their table
 
@@ -252,8 +252,8 @@ class PricedInstance:
             self._options[id(table)] = PricedOptions.of(
                 self.instance, table, self._gpu, self._watt, self._spare_w
             )
-        delay = self._delay * job.weight
-        return PricedJob(self.instance, job, self._options[id(table)], delay, self._joule, allowed)
+        options, delay = self._options[id(table)], self._delay * job.weight
+        return PricedJob(self.instance, job, options, delay, self._joule, self._times_s, allowed)
 
 
 def spare_watts(instance: ShiftingInstance) -> dict[str, FloatArray]:
@@ -272,11 +272,12 @@ def objective_upper_bound(instance: ShiftingInstance) -> float:
     fastest = {key: after_horizon(instance, table) for key, table in tables.items()}
     rates = {key: rate for key, (rate, _) in fastest.items()}
     after_s = [(job, job.remaining_work / rates[id(instance.table_of(job))]) for job in instance.jobs]
+    horizon_s = instance.horizon_s
     if criterion == "completion_s":
         weights = sum(job.weight for job in instance.jobs)
-        late = (job.weight * (instance.horizon_s + more_s - job.arrival_s) for job, more_s in after_s)
+        late = (job.weight * (horizon_s + more_s - job.arrival_s) for job, more_s in after_s)
         return sum(late) / weights if weights else 0.0
     per_j = np.maximum(per_joule(instance)[criterion], 0.0)
-    per_w, after_per_j = float(per_j[:-1].max()) * instance.horizon_s, float(per_j[-1])
+    per_w, after_per_j = float(per_j[:-1].max()) * horizon_s, float(per_j[-1])
     most = (max(instance.table_of(job).power_w) * (per_w + more_s * after_per_j) for job, more_s in after_s)
     return float(standing_of(instance)[criterion] + sum(most))

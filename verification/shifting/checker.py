@@ -61,13 +61,13 @@ def caps_of(instance: ShiftingInstance) -> dict[str, tuple[list[str], FloatArray
     }
 
 
-def first_slot(job: ShiftingJob, begin_s: FloatArray) -> int:
+def first_slot(job: ShiftingJob, begin_s: Sequence[float] | FloatArray) -> int:
     """First slot that a job may run in, by the begin of every slot."""
     return int(np.searchsorted(begin_s, job.arrival_s * (1 - ROUNDING)))
 
 
-def most_left(instance: ShiftingInstance, job: ShiftingJob) -> float:
-    """Work that a job may have left at the end of the horizon."""
+def most_left(instance: ShiftingInstance, job: ShiftingJob, begin_s: Sequence[float] | FloatArray) -> float:
+    """Work that a job may have left at the end of the horizon, by the begin of every slot and that end."""
     if job.must_finish:
         return 0.0
     if job.least_progress == 0:
@@ -82,7 +82,6 @@ def most_left(instance: ShiftingInstance, job: ShiftingJob) -> float:
         if held is not None
         and (table.gpus[row], table.pool[row], batch[row]) == (held.gpus, held.pool, held.batch_size)
     ]
-    begin_s = instance.begin_s
     able_s = float(begin_s[-1] - begin_s[first_slot(job, begin_s)])
     return job.remaining_work - job.least_progress * max(table.rate[row] for row in same or rows) * able_s
 
@@ -206,11 +205,11 @@ def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | N
     if finish_s is None:
         if job.must_finish:
             sums.faults.append(f"{who} does not end within the horizon")
-        elif left > (most := most_left(instance, job)) + ROUNDING * job.remaining_work:
+        elif left > (most := most_left(instance, job, sums.begin_s)) + ROUNDING * job.remaining_work:
             told = f"{who} has {left:.10g} of its work left, and may have at most {most:.10g}"
             sums.faults.append(told)
         rate, power_w = after_horizon(instance, table)
-        finish_s = instance.horizon_s + left / rate
+        finish_s = sums.begin_s[-1] + left / rate
         sums.unfinished += 1
         sums.joules[-1] += power_w * (left / rate)
     if job.deadline_s is not None and exceeds(finish_s, job.deadline_s, ROUNDING):

@@ -253,14 +253,15 @@ class PricedJob:
         options: PricedOptions,
         delay: float,
         joule: FloatArray,
+        times_s: tuple[FloatArray, FloatArray],
         allowed: Allowed | None = None,
     ):
         held = job.current
         self.options, self.delay, self.joule = options, delay, joule
-        self.slot_s, self.begin_s, self.slots = instance.lengths_s, instance.begin_s, instance.slots
+        (self.slot_s, self.begin_s), self.slots = times_s, instance.slots
         self.arrival_s, self.first = job.arrival_s, first_slot(job, self.begin_s)
         self.work, self.restart_s, self.must_finish = job.remaining_work, job.restart_s, job.must_finish
-        self.most_left = most_left(instance, job) + 2 * ROUNDING * job.remaining_work
+        self.most_left = most_left(instance, job, self.begin_s) + 2 * ROUNDING * job.remaining_work
         self.deadline_s = math.inf if job.deadline_s is None else job.deadline_s * (1 + ROUNDING)
         allowed = allowed or Allowed.everything(instance, job)
         self.gpu = np.where(allowed.runs[:, options.row] & options.fits, options.gpu, math.inf)
