@@ -22,7 +22,8 @@ from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import parse_json
 from wattsched.reading.clocks import LOCAL, is_since_1970, moment_s
-from wattsched.reading.inputs import LONGEST_LINE, Row, echo, number_in, open_file
+from wattsched.reading.inputs import LONGEST_LINE, echo, number_in, open_file
+from wattsched.reading.tables import Row
 from wattsched.reading.units import Numbers, without_unit
 
 MOST_BYTES = 8_000_000

@@ -20,7 +20,8 @@ from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, model_va
 
 from wattsched.instances.errors import InputError, NoticeWarning, refuse, shown, validated
 from wattsched.instances.io import read_json
-from wattsched.reading.inputs import LARGEST, Row, meant, rows_of
+from wattsched.reading.inputs import meant
+from wattsched.reading.tables import LARGEST, Row, rows_of
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import Name, NonNegative, Positive, Strict
 

@@ -14,7 +14,8 @@ import numpy as np
 from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
-from wattsched.reading.inputs import MOST_COLUMNS, Row, csv_lines, echo, listed, naming, read_text
+from wattsched.reading.inputs import MOST_COLUMNS, echo, listed, naming, read_text
+from wattsched.reading.tables import Row, csv_lines
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.arrays import BoolArray, FloatArray
 

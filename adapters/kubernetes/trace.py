@@ -110,11 +110,11 @@ _READERS: dict[str, list[Callable[[Any], Any]]] = {
 
 def items_of(document: Any) -> list[dict[str, Any]]:
     """Nodes, pods, Jobs and workloads of what ``kubectl get ... -o json`` printed."""
-    items = with_kinds(document)
-    known = [one["kind"] in [*_READERS] and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
-    found = {number: one for number, one in enumerate(items) if known[number]}
-    faults: list[str] = []
-    for number, item in found.items():
+    found, faults = list[dict[str, Any]](), list[str]()
+    for number, item in enumerate(with_kinds(document)):
+        if item["kind"] not in _READERS or NOT_KUEUE in str(item.get("apiVersion")):
+            continue
+        found.append(item)
         try:
             for read in _READERS[item["kind"]]:
                 read(item)
@@ -125,7 +125,7 @@ def items_of(document: Any) -> list[dict[str, Any]]:
             break
     if faults:
         raise InputError(faults)
-    return list(found.values())
+    return found
 
 
 def missing_of(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:

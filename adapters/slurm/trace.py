@@ -5,35 +5,26 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from itertools import pairwise
 from math import inf
-from operator import itemgetter
 from typing import Literal
 
 import numpy as np
 
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
-from wattsched.adapters.slurm.accounting import (
-    FIELDS,
-    STILL_RUN,
-    WAITING,
-    Accounted,
-    are_dashes,
-    as_one_run,
-    read_accounting,
-)
+from wattsched.adapters.slurm.accounted import STILL_RUN, WAITING, Accounted, doubts, latest
+from wattsched.adapters.slurm.accounting import FIELDS, are_dashes, read_accounting
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import common_name
-from wattsched.instances.gpu_parts import has_parts, part_named
+from wattsched.instances.gpu_parts import has_parts, host_of, part_named
 from wattsched.instances.traces import TraceJob
-from wattsched.instances.units import S_PER_H
-from wattsched.reading.inputs import CUT, echo, listed
+from wattsched.reading.inputs import echo, listed
+from wattsched.reading.tables import CUT
 from wattsched.report.imports import Entry
 from wattsched.report.wording import count
 from wattsched.topology.arrays import BoolArray
@@ -189,8 +180,8 @@ def recorded(
     if zone is None and any(job.local for job in jobs):
         own = datetime.now().astimezone().tzname()
         found.tell("assumed", f"times without a zone are this machine's, {own}; --time-zone names another")
-    runs = _latest(jobs)
-    found.entries += _doubts(runs)
+    runs = latest(jobs)
+    found.entries += doubts(runs)
     _take(found, runs, nodes, energy_of)
     return found
 
@@ -209,96 +200,6 @@ def _apart(jobs: list[Accounted], found: Recorded) -> list[Accounted]:
     return [replace(job, id=f"{job.user}/{job.id}".lstrip("/")) if job.id in shared else job for job in jobs]
 
 
-def _latest(records: Sequence[Accounted]) -> list[Accounted]:
-    """Return the latest record of each run of a job, in the order of starts, whatever that of `records`."""
-    runs, last_s = dict[tuple[str, float | None], Accounted](), dict[str, float]()
-    states = (WAITING, STILL_RUN)
-    # Of a run, records of its wait come first, and those of its end last: the last one counts.
-    keys = [(*(one.state not in some for some in states), one.held_s, -one.tasks) for one in records]
-    for _, one in sorted(zip(keys, records, strict=True), key=itemgetter(0)):
-        start_s = None if one.state in WAITING else one.start_s
-        id = one.id.partition("[")[0]  # an array has one record of tasks that wait, ever fewer
-        runs[id, start_s] = _filled(one, runs.get((id, start_s), one))
-        last_s[id] = max(start_s or -inf, last_s.get(id, -inf))
-    _join_readings(runs)
-    # What waited has started since, unless it was requeued after its last start.
-    waiting = [one for (id, s), one in runs.items() if s is None and one.eligible_s > last_s[id]]
-    waiting = [one for one in _without_begun(waiting, last_s) if one.tasks]
-    found = [*waiting, *_whole([one for (_, s), one in runs.items() if s is not None])]
-    return sorted(found, key=lambda one: one.start_s or one.eligible_s)
-
-
-def _without_begun(waiting: Iterable[Accounted], last_s: Mapping[str, float]) -> Iterator[Accounted]:
-    """Yield records that wait, those of arrays without tasks that have begun or that wait on their own."""
-    tasks = defaultdict[str, list[tuple[int, float]]](list)
-    for id, start_s in last_s.items():
-        array, _, task = id.rpartition("_")
-        if task.isdecimal():
-            tasks[array].append((int(task), start_s if start_s > -inf else inf))
-    for one in waiting:
-        array, is_array, _ = one.id.partition("_[")
-        begun = (task for task, start_s in tasks[array] if start_s >= one.eligible_s)
-        yield one.without(begun) if is_array else one
-
-
-def _filled(one: Accounted, before: Accounted) -> Accounted:
-    """Return a record with what only an earlier one of the same run tells, as exports have other columns."""
-    measured, begun = ["energy_j", "steps", "partly_measured"], one.start_s == before.start_s
-    if before.steps and not one.steps and begun and one.last_s == before.last_s:
-        one = replace(one, **{name: getattr(before, name) for name in measured})
-    names = ["user", "account", "nodes", "time_limit_s", "restarts"]
-    names += measured if begun and not one.energy_j and not one.steps else []
-    names += [] if one.eligible_told else ["eligible_s", "eligible_told"]
-    lacking = [name for name in names if not getattr(one, name) or name == "eligible_s"]
-    return replace(one, **{name: getattr(before, name) for name in lacking})
-
-
-def _join_readings(runs: dict[tuple[str, float | None], Accounted]) -> None:
-    """Drop the runs that are others an hour away: two exports of the hour that comes twice, read unlike."""
-    for (id, start_s), one in list(runs.items()):
-        if start_s is None or not one.ambiguous:
-            continue
-        for other in (runs.get((id, start_s + S_PER_H)), runs.get((id, start_s - S_PER_H))):
-            alike = other is not None and abs(other.eligible_s - one.eligible_s) in (0.0, S_PER_H)
-            if alike and other is not None and (not other.ambiguous or other.end_s):
-                del runs[id, start_s]
-                break
-
-
-def _whole(runs: Iterable[Accounted]) -> list[Accounted]:
-    """Join the parts of runs that exports have cut (``sacct --truncate``), of adjacent times or overlapping.
-
-    They touch or overlap, hold as many GPUs, and were submitted at once; what is requeued is not.
-    """
-    found = list[Accounted]()
-    for one in sorted(runs, key=lambda one: (one.id, one.start_s or 0.0)):
-        first = found[-1] if found else one
-        alike = [(job.id, job.eligible_s, job.gpus) for job in (first, one)]
-        # Its state has changed at most from one in which it runs.
-        ran_on = first.state == one.state or STILL_RUN & {first.state, one.state}
-        if found and alike[0] == alike[1] and ran_on and (one.start_s or 0.0) <= first.last_s:
-            found[-1] = as_one_run(found[-1], _filled(one, found[-1]))
-        else:
-            found.append(one)
-    return found
-
-
-def _doubts(runs: Iterable[Accounted]) -> list[Entry]:
-    """Point at runs of one job that cannot all be, and at runs that are missing."""
-    of_job, told = defaultdict[str, list[Accounted]](list), Counter[str]()
-    for one in (one for one in runs if one.start_s is not None):
-        of_job[one.id].append(one)
-    for some in of_job.values():
-        gaps = [(one.state, (other.start_s or 0.0) - one.last_s) for one, other in pairwise(some)]
-        overlap = any(gap_s < -1 for _, gap_s in gaps)
-        told["runs overlap: do files tell times of several zones or clusters?"] += overlap
-        on = any(state in STILL_RUN for state, _ in gaps)
-        told["a run of it is told to go on, and a later one: is a file between them missing?"] += on
-        missing = max(one.restarts or 0 for one in some) >= len(some)
-        told["earlier runs are missing; sacct --duplicates prints them"] += missing
-    return [Entry("doubtful", what, jobs) for what, jobs in told.items() if jobs]
-
-
 def _take(
     found: Recorded, jobs: Sequence[Accounted], nodes: Mapping[str, SlurmNode], energy_of: EnergyOf
 ) -> None:
@@ -307,7 +208,7 @@ def _take(
     types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
     server_w, idle_w = defaultdict[str, float](float), defaultdict[str, float](float)
     for one in machines:  # of which several stand for a node with several types
-        name = one.name.partition("/")[0]
+        name = host_of(one.name)
         server_w[name] += one.base_power_w if energy_of == "nodes" else 0.0
         idle_w[name] += one.gpus * types[one.gpu_type].idle_power_w
     alone = _alone(jobs)

@@ -15,7 +15,8 @@ from wattsched.instances.errors import require_known, require_range
 from wattsched.plot.blocks import Blocks, Colouring, name_rows
 from wattsched.plot.style import FAINT, Axes, axes_for, label, legend, unit_of_time
 from wattsched.reading.arguments import require_types
-from wattsched.reading.inputs import listed, rows_of
+from wattsched.reading.inputs import listed
+from wattsched.reading.tables import rows_of
 from wattsched.replay.jobs.outcome import RECORDS, Outcome
 from wattsched.topology.arrays import FloatArray, IntArray
 

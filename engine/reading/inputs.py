@@ -1,25 +1,21 @@
-"""Limits on what files bring in: bytes as they are expanded, text, JSON, rows of CSV; how it is echoed."""
+"""Limits on what files bring in: bytes as they are expanded, text and JSON; how it is echoed."""
 
 from __future__ import annotations
 
-import codecs
-import csv
 import errno
 import gzip
 import io
 import json
-import math
 import os
 import re
 import stat
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 MOST_MB_VARIABLE = "WATTSCHED_INPUT_MB"
 MOST_MB = 50
@@ -44,25 +40,13 @@ CONTROL = r"\x00-\x1f\x7f-\x9f"
 """Characters that no name may have, as a part of a regular expression: they steer terminals, or end texts."""
 MOST_NAMED = 24
 """Columns that a message lists."""
-LARGEST, SMALLEST = 1e12, 1e-12
-"""Range of sizes of numbers in tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
 COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
 """Tables that are read beside Gavel's lists: of jobs on one GPU, and on all that they ask for."""
 
 NO_ROOM = "does not fit into memory"
 _TOO_DEEP = "is nested too deeply to be a document"
-CUT = "doubtful: the last line does not end; the file may be cut"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
-ValueT = TypeVar("ValueT")
-Read = Callable[[str], float]
-Forms = dict[str, str | None]
-"""Last number of each column whose point may separate thousands, or empty; None if it cannot in all."""
-_THOUSANDS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}(\.\d{3}))(?![\d.])")
-"""Beginning of a cell with a number that may be written with points for thousands; the group, with one."""
-
-_COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*|\r?)\n)+)")
-"""Lines before the header of a table that are a number sign, alone or with a blank and a text."""
 _YAML = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:---\s|%YAML|(?:- )?[A-Za-z_]\w*:(?:\s|\Z))")
 
 _CHUNK = 1 << 20
@@ -159,7 +143,7 @@ def read_text(path: str | Path) -> str:
 
 def text_of(content: bytes) -> str:
     """Text of bytes in UTF-8, with or without a byte order mark; a ValueError for what is no text."""
-    _require_text(content)
+    require_text(content)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -167,7 +151,7 @@ def text_of(content: bytes) -> str:
         raise ValueError(f"line {line}: is not UTF-8 text: byte {error.start} is 0x{byte:02x}") from None
 
 
-def _require_text(content: bytes) -> None:
+def require_text(content: bytes) -> None:
     """Refuse bytes that are text in another encoding, or none, by a ValueError."""
     head = content[:4]
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in head and b"{" in head):
@@ -239,8 +223,15 @@ def _without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, An
         raise TooLargeError(f"has an object of more than {most:,} keys")
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError(f"an object has the key {echo(_repeated(key for key, _ in pairs))} more than once")
+        raise ValueError(
+            f"an object has the key {echo(first_repeated(key for key, _ in pairs))} more than once"
+        )
     return fields
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that occurs more than once."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 def _whole_number(text: str) -> float:
@@ -258,207 +249,6 @@ def require_once(files: Sequence[str | Path]) -> None:
     for number, file in enumerate(files):
         if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
             raise ValueError(f"{file}: the file is named twice")
-
-
-def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    """Lines of a CSV file and their numbers, the header first; empty lines are skipped.
-
-    Cells are separated by commas, or in the header and from there on by semicolons or tabs alone. Comments
-    before the header are skipped (`comments_of`). Anything else is a ValueError with the file and line.
-    """
-    with naming(path):
-        content = read_bytes(path)
-        _require_text(content)
-        tell_cut(content, path)
-        yield from _csv_lines(content)
-
-
-def tell_cut(content: bytes | str, path: str | Path) -> None:
-    """Point at a table whose last line does not end: its last number may be a part of one."""
-    if content and content[-1:] not in (b"\n", b"\r", "\n", "\r"):
-        warnings.warn(f"{path}: {CUT}", NoticeWarning, stacklevel=3)
-
-
-def comments_of(path: str | Path) -> list[str]:
-    """Comments before the header of a CSV file, which say where it is from; errors as `read_bytes`."""
-    found = _COMMENTS.match(read_bytes(path))
-    return [] if found is None else [line[2:].strip() for line in text_of(found[1]).split("\n")[:-1]]
-
-
-def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines of a file's content, a text, as `csv_lines`; its errors do not name the file."""
-    # Empty lines in place of comments, so that line numbers stay.
-    content = _COMMENTS.sub(lambda found: b"\n" * found[1].count(b"\n"), content)
-    # Decoded on the way: as one string, a table with a single rare character would take four times its size.
-    text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
-    reader = csv.reader(text, delimiter=_separator(content), strict=True)
-    columns, left, begun = 0, ROWS_PER_MB * most_mb(), 1
-    try:
-        for cells in reader:
-            begun = reader.line_num + 1
-            if not cells:
-                continue
-            if not columns:
-                cells, columns = [name.strip() for name in cells], len(cells)
-                _require_header(reader.line_num, cells)
-            elif len(cells) != columns:
-                message = f"{len(cells):,} cells, the header has {columns:,} columns"
-                raise ValueError(f"line {reader.line_num}: {message}")
-            elif not left:
-                raise TooLargeError(f"has more than {ROWS_PER_MB * most_mb():,} rows")
-            else:
-                left -= 1
-            yield reader.line_num, cells
-        if not columns:
-            raise ValueError("is empty")
-    except csv.Error as error:
-        if "unexpected end" in str(error):
-            raise ValueError(f"line {begun}: a quotation mark opens a cell that does not end") from None
-        raise ValueError(f"line {reader.line_num}: {error}") from None
-    except UnicodeDecodeError:
-        text_of(content)
-
-
-def _separator(content: bytes) -> str:
-    """Return the separator of the header's cells: programs in some languages write semicolons."""
-    begin = content[:_CHUNK].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
-    header = re.split(rb"[\r\n]", begin, maxsplit=1)[0]
-    return next((found for found in ",;\t" if found.encode() in header), ",")
-
-
-def _require_header(line: int, names: list[str]) -> None:
-    """Refuse a header in which a name occurs twice, or that has too many, by a ValueError."""
-    if len(names) > MOST_COLUMNS:
-        raise ValueError(f"line {line}: {len(names):,} columns, at most {MOST_COLUMNS:,} are read")
-    if (name := _repeated(filter(None, names))) is not None:
-        raise ValueError(f"line {line}: the column {echo(name)} occurs twice")
-
-
-def _repeated(names: Iterable[str]) -> str | None:
-    """Return the first name that occurs more than once."""
-    return next((name for name, times in Counter(names).items() if times > 1), None)
-
-
-class Row:
-    """One row: its cells by column name, converted on demand; `forms` takes how numbers are written."""
-
-    __slots__ = ("cells", "forms", "place")
-
-    def __init__(self, cells: dict[str, str], place: str, forms: Forms | None = None):
-        self.cells = cells
-        self.place = place
-        self.forms = forms
-
-    def read(self, column: str, read: Callable[[str], ValueT]) -> ValueT:
-        """Value that `read` makes of a cell; its ValueError is told with the place."""
-        text = self.cells[column].strip()
-        if self.forms is not None and text and read is not text_in:
-            before, found = self.forms.get(column, ""), _THOUSANDS.match(text)
-            self.forms[column] = None if before is None or not found else text if found[1] else before
-        try:
-            return read(text)
-        except ValueError as error:
-            raise self.fault(column, str(error)) from None
-
-    def text(self, column: str) -> str:
-        """Cell as `text_in` reads it."""
-        return self.read(column, text_in)
-
-    def number(self, column: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
-        """Cell as `bounded` reads it."""
-        return self.read(column, lambda cell: bounded(cell, least, most, read))
-
-    def count(self, column: str, least: int = 0, most: int = int(LARGEST)) -> int:
-        """Cell as `count_in` reads it."""
-        return self.read(column, lambda cell: count_in(cell, least, most))
-
-    def fault(self, column: str, what: str) -> ValueError:
-        """Error that says where it is."""
-        return ValueError(f"{self.place}, column {echo(column)}: {what}")
-
-
-def text_in(cell: str) -> str:
-    """Return a cell as it stands, without the apostrophe before a formula; it must not be empty."""
-    # An apostrophe of `instances.io.csv_text_cell`, which keeps spreadsheets from running the cell.
-    value = cell[1:] if re.match("'+[=+@-]", cell) else cell
-    if not value:
-        raise ValueError("is empty")
-    if len(value) > LONGEST_CELL:
-        raise ValueError(f"{echo(value)} has more than {LONGEST_CELL} characters")
-    if without_control(value) != value:
-        raise ValueError(f"{echo(value)} has control characters")
-    return value
-
-
-def bounded(cell: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
-    """Finite number of a cell from `least` to `most`, as `read` makes it of the text."""
-    value = read(text := text_in(cell))
-    if not math.isfinite(value):
-        expected = "a finite number"
-    elif value < least:
-        expected = f"at least {least:g}"
-    elif 0 < abs(value) < SMALLEST:
-        expected = f"0 or at least {SMALLEST:g}"
-    elif value > most:
-        expected = f"at most {most:,.0f}"
-    else:
-        return value
-    raise ValueError(f"must be {expected}, got {echo(text, quote='')}")
-
-
-def count_in(cell: str, least: int = 0, most: int = int(LARGEST)) -> int:
-    """Whole number of a cell from `least` to `most`."""
-    value = bounded(cell, least, most)
-    if value != int(value):
-        raise ValueError(f"{echo(text_in(cell))} is not a whole number")
-    return int(value)
-
-
-class Cells:
-    """Cells of a row: what is wrong with one is noted, so that every fault of a file is told at once."""
-
-    def __init__(self, row: Row, faults: list[str]):
-        self.row, self.faults = row, faults
-
-    def __call__(self, column: str, read: Callable[[str], ValueT], instead: ValueT) -> ValueT:
-        """Value that `read` makes of a cell; `instead` for a cell with a fault, which is noted."""
-        try:
-            return self.row.read(column, read)
-        except ValueError as error:
-            self.faults.append(str(error))
-            return instead
-
-    def optional(self, column: str, read: Callable[[str], ValueT]) -> ValueT | None:
-        """Value of a cell that may be empty, or of a column that may be missing."""
-        stated = self.row.cells.get(column, "").strip()
-        return self(column, read, None) if stated else None
-
-    def fault(self, column: str, what: str) -> None:
-        """Note what is wrong with a cell that can be read."""
-        self.faults.append(str(self.row.fault(column, what)))
-
-
-def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Iterator[Row]:
-    """Rows of a CSV file that has at least these columns; all that are missing are a ValueError.
-
-    `optional` are others that are read, for the message. Errors of the file are those of `csv_lines`.
-    """
-    lines = csv_lines(path)
-    _, header = next(lines)
-    if missing := [column for column in columns if column not in header]:
-        which = f"column {listed(missing)} is" if len(missing) == 1 else f"columns {listed(missing)} are"
-        known = f"; read are {listed((*columns, *optional), quote='', most=MOST_NAMED)}" if optional else ""
-        found = listed(header, most=MOST_NAMED)
-        raise ValueError(f"{path}, line 1: the {which} missing, found {found}{known}")
-    forms: Forms | None = {} if _separator(_COMMENTS.sub(b"", read_bytes(path))) == ";" else None
-    for number, cells in lines:
-        if cells != header:  # which comes again where files were joined
-            yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}", forms)
-    for column, text in (forms or {}).items():
-        if text:
-            raise ValueError(
-                f"{path}, column {echo(column)}: {echo(text)} may be thousands: write 1.5 or 1500"
-            )
 
 
 def printable(text: str) -> str:

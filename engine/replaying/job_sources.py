@@ -18,7 +18,8 @@ from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
-from wattsched.reading.inputs import comments_of, meant
+from wattsched.reading.inputs import meant
+from wattsched.reading.tables import comments_of
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
 from wattsched.report.imports import Entry, gpu_hours, overfull

@@ -26,7 +26,8 @@ from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.units import S_PER_H
 from wattsched.reading.clocks import LOCAL, SECONDS, is_since_1970, moment_s, moments_s
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
-from wattsched.reading.inputs import Row, echo, listed, meant, naming, rows_of, text_in
+from wattsched.reading.inputs import echo, listed, meant, naming
+from wattsched.reading.tables import Row, rows_of, text_in
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 

@@ -41,7 +41,8 @@ from wattsched.instances.sizing.instance import JobSet
 from wattsched.instances.traces.job_lists import of_cluster
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.co_location import power_at
-from wattsched.reading.inputs import COMPANIONS, Row, beside, rows_of
+from wattsched.reading.inputs import COMPANIONS, beside
+from wattsched.reading.tables import Row, rows_of
 
 COLUMNS = ("job_type", "total_steps", "arrival_time_s", "scale_factor")
 GPU = "v100"

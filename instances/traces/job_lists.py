@@ -26,18 +26,8 @@ from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.clocks import LOCAL, SECONDS, clock_s, is_since_1970, moment_s
-from wattsched.reading.inputs import (
-    Cells,
-    Row,
-    bounded,
-    comments_of,
-    count_in,
-    echo,
-    listed,
-    printable,
-    rows_of,
-    text_in,
-)
+from wattsched.reading.inputs import echo, listed, printable
+from wattsched.reading.tables import Cells, Row, bounded, comments_of, count_in, rows_of, text_in
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import MOST_GPUS

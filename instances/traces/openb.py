@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable
-from wattsched.reading.inputs import Row, rows_of
+from wattsched.reading.tables import Row, rows_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 COLUMNS = ("sn", "cpu_milli", "gpu", "model")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from wattsched.perfmodels.logs import prometheus, tables, zeus
 from wattsched.perfmodels.logs.samples import Sample, Samples
-from wattsched.reading.inputs import naming, read_text, tell_cut
+from wattsched.reading.inputs import naming, read_text
+from wattsched.reading.tables import tell_cut
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ import numpy as np
 
 from wattsched.perfmodels.logs.samples import MOST, Samples, Texts, reading, seconds_of
 from wattsched.reading.clocks import TWICE, fitting
-from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, Row, echo, listed, number_in
+from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, listed, number_in
+from wattsched.reading.tables import Row
 from wattsched.topology.arrays import BoolArray, FloatArray, largest_by, least_by
 
 BUSY = 0.05

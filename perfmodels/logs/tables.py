@@ -33,7 +33,8 @@ from wattsched.perfmodels.logs.samples import (
     seconds_of,
     table_lines,
 )
-from wattsched.reading.inputs import NoticeWarning, Row, echo, listed
+from wattsched.reading.inputs import NoticeWarning, echo, listed
+from wattsched.reading.tables import Row
 from wattsched.reading.units import Numbers
 
 VALUE = r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? ([mk]?W|MHz|%)"

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from wattsched.perfmodels.logs.samples import MOST, Sample, reading, table_lines
-from wattsched.reading.inputs import Row, json_in, listed
+from wattsched.reading.inputs import json_in, listed
+from wattsched.reading.tables import Row
 
 HEADER = ("start_time", "window_name", "elapsed_time")
 ENERGY = re.compile(r"gpu(\d+)_energy")

@@ -27,7 +27,8 @@ from wattsched.instances.errors import InputError, lines_of
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
-from wattsched.reading.inputs import SMALLEST, Row, csv_lines, listed, rows_of
+from wattsched.reading.inputs import listed
+from wattsched.reading.tables import SMALLEST, Row, csv_lines, rows_of
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster
 

@@ -22,7 +22,8 @@ from wattsched.instances.traces import TraceJob, round_at
 from wattsched.instances.traces.job_lists import csv_of, read_plain
 from wattsched.perfmodels.profile import models
 from wattsched.reading.clocks import clock_s
-from wattsched.reading.inputs import comments_of, printable
+from wattsched.reading.inputs import printable
+from wattsched.reading.tables import comments_of
 from wattsched.replay.jobs.trace import trace_of_durations
 from wattsched.topology.cluster import Cluster, Node
 

@@ -16,7 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.adapters.slurm.test_documents import RELEASES, accounted_row, wrapped
-from wattsched.adapters.slurm.accounting import FIELDS, Accounted, amount, read_accounting
+from wattsched.adapters.slurm.accounted import Accounted
+from wattsched.adapters.slurm.accounting import FIELDS, amount, read_accounting
 from wattsched.adapters.slurm.trace import Said, kind_of, recorded
 from wattsched.instances.errors import InputError
 from wattsched.reading.inputs import echo

@@ -36,6 +36,11 @@ def test_a_job_keeps_its_gpus_while_it_is_suspended(cells: str, held_s: float) -
     assert not [one for one in found.table() if one.treatment == "doubtful"]
 
 
+def test_a_job_that_has_not_started_is_not_cut() -> None:
+    (job,) = read_accounting("JobID|State|Submit|Start|Elapsed|AllocTRES\n7|PENDING|100|Unknown|00:00:00|\n")
+    assert not job.start_cut
+
+
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize(("end", "held_s"), [(3800, 3600), (0, 3600)])
 def test_documents_tell_suspension_and_ends(release: str, end: int, held_s: float) -> None:
