@@ -190,7 +190,8 @@ def generate(
             break
         trial = center.mixed(solution.prices, smoothing)
         schedules = pricing.cheapest(trial)
-        if (value := lagrangian(horizon, objective, schedules, trial)) > best_value:
+        # Where a job has no schedule as far as the levels can tell, the value is infinite.
+        if best_value < (value := lagrangian(horizon, objective, schedules, trial)) < np.inf:
             center, best_value = trial, value
         new = pool.add(_improving(horizon, schedules, solution))
         master.add(new)
@@ -228,8 +229,11 @@ CLOSE = 0.8
 """Share of the gap asked for, from the LP on, at which attempts end: the bound is a little below the LP."""
 _BETTER, _PACE = 1e-7, 0.01
 """Part of a score by which a success is better; part of what is missing by which it puts off the end."""
-IDLE_ROUNDS = 60
-"""Attempts at less than that pace before it ends: programs over the schedules do more from there on."""
+IDLE_ROUNDS, MISSING_ROUNDS = 60, 300
+"""Attempts at less than that pace before it ends, and while a job finds no schedule in time.
+
+Programs over the schedules do more from there on.
+"""
 
 
 class Insertion:
@@ -244,7 +248,8 @@ class Insertion:
     likely, likelihood : arrays, shape (n_jobs,)
         Of each job the schedule of most share in the LP, its number among those `known`, and the share.
     tried : list of Schedules
-        Decisions found, each of a lower score; not all of them keep the budgets.
+        Decisions found, each of a lower score or, while jobs find no schedule in time, all: other decisions
+        are made of their schedules. Not all of them keep the budgets.
     """
 
     def __init__(self, horizon: Horizon, objective: int, pricing: SchedulePricing, generated: Generated):
@@ -264,12 +269,14 @@ class Insertion:
         kept, *orders = self._start()
         beginnings = [self._insert(kept, jobs, self.prices) for jobs in orders]
         self.tried += sorted(beginnings, key=self._score, reverse=True)
-        decision = self.tried[-1]
-        score, surcharge = self._score(decision), 1.0
+        decision, surcharge = self.tried[-1], 1.0
+        least = score = self._score(decision)
         count = int(min(MOST_REMOVED, max(2, REMOVED * n_jobs)))
         enough = self.bound + CLOSE * timer.gap * abs(self.bound + horizon.idle_use[self.objective])
-        while idle < IDLE_ROUNDS and n_jobs > 1 and not timer.over():
-            if score <= enough and is_valid(horizon, decision):
+        while n_jobs > 1 and not timer.over():
+            missed = len(_missed(decision))
+            most = MISSING_ROUNDS if missed else IDLE_ROUNDS
+            if idle >= most or (score <= enough and is_valid(horizon, decision)):
                 break
             jobs = self._related(decision, count, rng)
             kept = decision.take(np.flatnonzero(~np.isin(decision.job, jobs)))
@@ -280,10 +287,13 @@ class Insertion:
             valid = is_valid(horizon, other)
             surcharge = max(0.5, surcharge / 1.05) if valid else min(10.0, surcharge * 1.1)
             idle += 1
-            if (new_score := self._score(other)) < score - _BETTER * abs(score):
-                idle = 0 if new_score < score - _PACE * (score - enough) else idle
-                decision, score = other, new_score
-                self.tried.append(decision)
+            new_score = self._score(other)
+            better = new_score < score - _BETTER * abs(score)
+            if better or missed:
+                self.tried.append(other)
+            if better or len(_missed(other)) <= missed > 0:
+                idle = 0 if new_score < least - _PACE * (least - enough) else idle
+                decision, score, least = other, new_score, min(least, new_score)
         return decision if is_valid(horizon, decision) else None
 
     def _start(self) -> tuple[Schedules, IntArray, IntArray]:
@@ -334,10 +344,15 @@ class Insertion:
         return decision.take(np.argsort(decision.job, kind="stable"))
 
     def _related(self, decision: Schedules, count: int, rng: np.random.Generator) -> IntArray:
-        """A random job and others that hold GPUs in its slots, `count` in all, in random order."""
-        first = int(rng.integers(len(decision)))
+        """A random job and others that hold GPUs in its slots, `count` in all, in random order.
+
+        Jobs that found no schedule in time go before others, and are in the way of what the LP gives them.
+        """
+        first = int(rng.choice(missed if len(missed := _missed(decision)) else len(decision)))
         which, cell, amount = held(self.horizon, decision)
-        weight = np.bincount(cell[which == first], minlength=self.horizon.n_cells)
+        weight = np.bincount(cell[which == first], minlength=self.horizon.n_cells).astype(float)
+        if len(missed):
+            weight = use(self.horizon, self.known.take(self.likely[[first]])) * self.prices.cell
         overlap = np.bincount(which, weights=amount * weight[cell], minlength=len(decision))
         score = (overlap + 0.05 * overlap.max(initial=1.0)) * rng.random(len(decision))
         score[first] = np.inf
@@ -347,5 +362,9 @@ class Insertion:
         """Objective, and fines for budgets that are exceeded and deadlines that are missed."""
         excess = np.maximum(amounts(self.horizon, decision) - self.horizon.budget, 0.0)
         own = float(decision.criteria[:, self.objective].sum())
-        missed = int((~np.isfinite(decision.finish_s)).sum())
-        return float(own + FINE * self.prices.criteria @ excess + missed * abs(own))
+        return float(own + FINE * self.prices.criteria @ excess + len(_missed(decision)) * abs(own))
+
+
+def _missed(decision: Schedules) -> IntArray:
+    """Positions of schedules that break a deadline, or leave too much work."""
+    return np.flatnonzero(~np.isfinite(decision.finish_s))

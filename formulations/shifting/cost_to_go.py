@@ -15,7 +15,7 @@ import numpy as np
 
 from wattsched.formulations.shifting.columns import Prices, run_slot
 from wattsched.formulations.shifting.data import NO_KIND, Horizon
-from wattsched.formulations.tolerances import ROUNDING
+from wattsched.formulations.tolerances import FRACTIONAL, ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 RAN, NEVER_RAN = -2, -1
@@ -26,7 +26,7 @@ _LEVELS_PER_SLOT, _MOST_DOUBLINGS = 4, 3
 """Levels that the median option works off in a slot at least, if so many doublings of levels do."""
 _MOST_TOGETHER = 128
 """Jobs of a group: more of them do not fit into the processor's caches."""
-_COPIED = ("first_slot", "work", "most_left", "share", "deadline_s", "restart_s", "must_finish")
+_COPIED = ("first_slot", "work", "most_left", "share", "deadline_s", "restart_s")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class JobGroup:
     Attributes
     ----------
     levels : int
-        Of the work that is left of each job.
+        Of the work left of each job, above the least that it can be when the horizon ends.
     kind : int array, shape (n_options,)
         Kinds of the options, numbered within each table, ascending.
     option : int array, shape (n_jobs, n_options)
@@ -45,8 +45,7 @@ class JobGroup:
         Work in a second and watts above idle of the options.
     job, first_slot, kind_before : int arrays, shape (n_jobs,)
         `kind_before` is `RAN` or `NEVER_RAN` for jobs that hold nothing before their first slot.
-    work, most_left, share, deadline_s, restart_s : float arrays, shape (n_jobs,)
-    must_finish : bool array, shape (n_jobs,)
+    work, least_left, most_left, share, deadline_s, restart_s : float arrays, shape (n_jobs,)
     """
 
     levels: int
@@ -58,11 +57,11 @@ class JobGroup:
     first_slot: IntArray
     kind_before: IntArray
     work: FloatArray
+    least_left: FloatArray
     most_left: FloatArray
     share: FloatArray
     deadline_s: FloatArray
     restart_s: FloatArray
-    must_finish: BoolArray
 
     @property
     def n_kinds(self) -> int:
@@ -72,11 +71,16 @@ class JobGroup:
     @property
     def step(self) -> FloatArray:
         """Work between two levels, shape (n_jobs,)."""
-        return self.work / self.levels
+        return (self.work - self.least_left) / self.levels
+
+    @property
+    def left(self) -> FloatArray:
+        """Work left at each level, shape (n_jobs, levels + 1)."""
+        return self.least_left[:, None] + self.step[:, None] * np.arange(self.levels + 1)
 
     def take(self, which: IntArray) -> JobGroup:
         """Some of the jobs."""
-        names = ("option", "rate", "extra_w", "job", "kind_before", *_COPIED)
+        names = ("option", "rate", "extra_w", "job", "kind_before", "least_left", *_COPIED)
         return replace(self, **{name: getattr(self, name)[which] for name in names})
 
     def run(
@@ -101,7 +105,8 @@ def groups_of(horizon: Horizon, levels: int) -> list[JobGroup]:
     by_kind = [span[np.argsort(horizon.kind[span], kind="stable")] for span in spans]
     patterns = [np.unique(horizon.kind[options], return_inverse=True)[1].tobytes() for options in by_kind]
     middle_s = horizon.work / np.array([np.median(horizon.rate[span]) for span in spans])[horizon.table]
-    needed = _LEVELS_PER_SLOT * middle_s / (np.median(horizon.slot_s) * levels)
+    able_s = np.minimum(middle_s, horizon.begin_s[-1] - horizon.begin_s[horizon.first_slot])
+    needed = _LEVELS_PER_SLOT * able_s / (np.median(horizon.slot_s) * levels)
     doubled = np.clip(np.ceil(np.log2(needed)), 0, _MOST_DOUBLINGS).astype(np.int64)
     members: dict[tuple[bytes, int], list[int]] = {}
     for job in np.argsort(middle_s, kind="stable").tolist():
@@ -119,6 +124,9 @@ def _group(horizon: Horizon, jobs: IntArray, by_kind: list[IntArray], levels: in
     _, kind = np.unique(horizon.kind[option[0]], return_inverse=True)
     kind_before = kind[np.argmax(horizon.kind[option] == horizon.kind_before[jobs, None], axis=1)]
     without = np.where(horizon.ran_before[jobs], RAN, NEVER_RAN)
+    able = horizon.rate[option].max(axis=1) * (
+        horizon.begin_s[-1] - horizon.begin_s[horizon.first_slot[jobs]]
+    )
     return JobGroup(
         levels=levels,
         kind=kind,
@@ -127,6 +135,7 @@ def _group(horizon: Horizon, jobs: IntArray, by_kind: list[IntArray], levels: in
         extra_w=horizon.extra_w[option],
         job=jobs,
         kind_before=np.where(horizon.kind_before[jobs] == NO_KIND, without, kind_before),
+        least_left=np.maximum(horizon.work[jobs] - able, 0.0),
         **{name: getattr(horizon, name)[jobs] for name in _COPIED},
     )
 
@@ -194,7 +203,7 @@ class _Move:
     def __init__(self, slot_s: FloatArray, group: JobGroup, lost_s: FloatArray, rounded: bool):
         level, rate = np.arange(group.levels + 1), group.rate[:, :, None]
         step, slot_s, lost_s = (values[:, None, None] for values in (group.step, slot_s, lost_s))
-        able, self.ends, self.used_s, cannot = run_slot(slot_s, rate, lost_s, level * step)
+        able, self.ends, self.used_s, cannot = run_slot(slot_s, rate, lost_s, group.left[:, None])
         self.too_long = np.flatnonzero(cannot)
         down = np.floor(able / step).astype(np.int64)
         self.part = able / step - down
@@ -221,6 +230,8 @@ class Recursion:
         ranks = [np.flatnonzero(place == rank) for rank in range(int(place.max()) + 1)]
         self._of_kind = [(group.kind[options], options) for options in ranks]
         self._buffers = [np.empty((*group.rate.shape, group.levels + 1)) for _ in range(3)]
+        # Most work left from which a job can still do what it must, by position, job and state.
+        self.most = np.full((length + 1, len(group.job), group.n_kinds + 2), np.inf)
 
     def values(self) -> FloatArray:
         """Costs from every slot of the windows on, shape (length + 1, n_jobs, n_states, n_levels)."""
@@ -228,11 +239,38 @@ class Recursion:
         stored = np.empty((self._length + 1, len(group.job), group.n_kinds + 2, group.levels + 1))
         # No schedule that goes on after a window costs least, unless the window is cut by the horizon.
         beyond = (self._begin + self._length < horizon.slots)[:, None]
-        after = unfinished(self._jobs, group.step[:, None] * np.arange(group.levels + 1))
-        stored[-1] = np.where(beyond, FORBIDDEN, after)[:, None]
+        stored[-1] = np.where(beyond, FORBIDDEN, unfinished(self._jobs, group.left))[:, None]
+        most = np.maximum(group.most_left, 0.0)[:, None]
+        bound = not self._rounded and bool(np.isfinite(most).any())
+        if bound:
+            self.most[-1] = np.where(beyond & np.isfinite(most), 0.0, most)
+            self._bridge(stored[-1], self.most[-1])
         for position in range(self._length - 1, -1, -1):
-            self._fill(self._begin + position, stored[position + 1], stored[position])
+            slot = self._begin + position
+            self._fill(slot, stored[position + 1], stored[position])
+            if bound:
+                self._reach(slot, self.most[position + 1], self.most[position])
+                self._bridge(stored[position], self.most[position])
         return stored
+
+    def _reach(self, slot: IntArray, later: FloatArray, now: FloatArray) -> None:
+        """Set the most work that may be left in a job's slot by that in the next, both by job and state."""
+        group, slot_s, endless = self._jobs.group, self._jobs.horizon.slot_s[slot], np.full(len(slot), np.inf)
+        fits = self._jobs.held[slot[:, None], self._jobs.column] < FORBIDDEN
+        for state in (*range(group.n_kinds), RAN, NEVER_RAN):
+            before = np.full(len(slot), state)
+            able, _, _, cannot = group.run(slot_s[:, None], before, endless)
+            most = np.where(fits & ~cannot, able + later[:, group.kind], 0.0).max(axis=1)
+            now[:, state] = np.maximum(later[:, resting(before)[0]], most)
+
+    def _bridge(self, now: FloatArray, most: FloatArray) -> None:
+        """Continue costs in a line to the level above the most work left, so that it lies between two."""
+        group = self._jobs.group
+        above = np.floor((most - group.least_left[:, None]) / group.step[:, None] + FRACTIONAL) + 1
+        job, state = np.nonzero((above > 0) & (above <= group.levels))
+        level = above[job, state].astype(np.int64)
+        last, before = now[job, state, level - 1], now[job, state, np.maximum(level - 2, 0)]
+        now[job, state, level] = np.minimum(2 * last - before, FORBIDDEN)
 
     def _fill(self, slot: IntArray, later: FloatArray, now: FloatArray) -> None:
         """Set costs from each job's slot on by those from the next on; both by job, state and level."""
@@ -289,5 +327,5 @@ def unfinished(jobs: PricedJobs, work: FloatArray) -> FloatArray:
     seconds = work / horizon.rate[fastest, None]
     cost = (jobs.delay + jobs.joule[-1] * horizon.power_w[fastest])[:, None] * seconds
     late = horizon.begin_s[-1] + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
-    late |= group.must_finish[:, None] | (work > (group.most_left + ROUNDING * group.work)[:, None])
+    late |= work > (group.most_left + ROUNDING * group.work)[:, None]
     return np.asarray(np.where(late, FORBIDDEN, cost))

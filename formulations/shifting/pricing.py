@@ -124,7 +124,8 @@ class _Walk:
     def __init__(self, jobs: PricedJobs, slots: int):
         self._jobs, group = jobs, jobs.group
         self._begin = np.minimum(group.first_slot, jobs.horizon.slots - slots)
-        self._cost = Recursion(jobs, self._begin, slots).values()
+        recursion = Recursion(jobs, self._begin, slots)
+        self._cost, self._most = recursion.values(), recursion.most
         self._left, self._state = group.work.copy(), group.kind_before.copy()
         self.ended = np.zeros(len(group.job), dtype=bool)
         self.option = np.full((len(group.job), jobs.horizon.slots), PAUSE, dtype=np.int64)
@@ -158,10 +159,11 @@ class _Walk:
     def _later(self, position: int, state: IntArray, left: FloatArray) -> FloatArray:
         """Costs from the slot after a position on, for states and work left by job and option."""
         cost, row, group = self._cost[position + 1], np.arange(len(left))[:, None], self._jobs.group
-        level = np.minimum(left / group.step[:, None], group.levels)
+        level = np.clip((left - group.least_left[:, None]) / group.step[:, None], 0.0, group.levels)
         upper = np.ceil(level).astype(np.int64)
         below, above = cost[row, state, np.maximum(upper - 1, 0)], cost[row, state, upper]
-        return np.asarray(above + (upper - level) * (below - above))
+        too_much = left > self._most[position + 1][row, state] + ROUNDING * group.work[:, None]
+        return np.where(too_much, FORBIDDEN, above + (upper - level) * (below - above))
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,9 @@ class _Listing:
 
     def _later(self, slot: int, state: IntArray, left: FloatArray) -> FloatArray:
         """Lower bound on the cost from the next slot on, by state and work left, shape as `left`."""
-        level = np.floor(left * (1 - ROUNDING) / float(self._jobs.group.step[0])).astype(np.int64)
+        group = self._jobs.group
+        level = (left * (1 - ROUNDING) - float(group.least_left[0])) / float(group.step[0])
+        level = np.maximum(np.floor(level).astype(np.int64), 0)
         return np.asarray(self._cost[slot + 1 - self._first][state, level])
 
 

@@ -19,10 +19,13 @@ from wattsched.formulations.shifting.columns import (
     all_schedules,
     decision_of,
     fits,
+    follow,
+    is_valid,
     priced_cost,
+    prices_of,
     schedules_of,
 )
-from wattsched.formulations.shifting.data import OBJECTIVES, Horizon, horizon_of
+from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon, horizon_of
 from wattsched.formulations.shifting.pricing import SchedulePricing
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators.shifting import shifting_horizon
@@ -31,7 +34,7 @@ from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.results.documents import verdict_on
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
-from wattsched.verification.shifting.bound import prove
+from wattsched.verification.shifting.bound import PricedInstance, prove
 from wattsched.verification.shifting.checker import check
 
 CASES = 200
@@ -207,6 +210,65 @@ def test_likely_schedules_fit_beside_the_decided_ones() -> None:
         kept, jobs, by_weight = Insertion(horizon, 0, pricing, found)._start()
         assert fits(horizon, kept)
         assert sorted([*kept.job, *jobs]) == sorted([*kept.job, *by_weight]) == [*range(horizon.n_jobs)]
+
+
+def power_limited(work: list[float], slots: int, **fields: object) -> ShiftingInstance:
+    """Jobs that hold eight GPUs each, with three power limits; `work` is in seconds at the fastest."""
+    table = {"gpus": [8] * 3, "pool": ["a"] * 3, "power_limit_w": [100.0, 200.0, 400.0]}
+    table |= {"power_w": [800.0, 1600.0, 3200.0], "rate": [0.4, 0.75, 1.0]}
+    held = {"options": "t", "restart_s": 300.0, "current": {"gpus": 8, "pool": "a"}}
+    document = {
+        "problem": "shifting",
+        "slots": slots,
+        "slot_s": 750.0,
+        "pools": {"a": {"gpus": 8 * len(work), "idle_power_w": 50.0}},
+        "tables": {"t": table},
+        "jobs": [held | {"name": f"job-{n}", "remaining_work": seconds} for n, seconds in enumerate(work)],
+    }
+    return ShiftingInstance.model_validate(document | fields)
+
+
+@pytest.mark.parametrize("price", [3.0, 30.0])
+def test_a_job_with_little_to_spare_is_priced_about_right(price: float) -> None:
+    """Where watts are dear for a while, it works elsewhere, however much it has to do after the horizon."""
+    excess = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        instance = power_limited([float(rng.uniform(2.0, 15.0)) * 18_000.0], 24, power_w=1e6)
+        job = instance.jobs[0].model_copy(update={"least_progress": float(rng.uniform(0.5, 0.97))})
+        instance, first = instance.model_copy(update={"jobs": [job]}), int(rng.integers(12))
+        dear = {f"power_w@{slot}": price for slot in range(first, first + int(rng.integers(2, 13)))}
+        horizon = horizon_of(instance)
+        prices = prices_of(horizon, 0, {row: -each for row, each in dear.items()})
+        cost = priced_cost(horizon, SchedulePricing(horizon).cheapest(prices), prices)
+        excess.append(float(cost[0]) / PricedInstance(instance, dear).least_cost(job).bound(16384) - 1)
+    assert min(excess) > -1e-6
+    assert np.mean(excess) < 0.04
+    assert max(excess) < 0.25
+
+
+@pytest.mark.parametrize(("jobs", "seed"), [(8, 3), (8, 7), (8, 11), (16, 4)])
+def test_jobs_without_a_schedule_find_one_where_caps_leave_hardly_a_watt(jobs: int, seed: int) -> None:
+    """Caps are what a random plan draws, and each job has to do 98 % of what it does there."""
+    rng = np.random.default_rng(seed)
+    instance = power_limited([float(rng.uniform(1, 5) * 12 * 750) for _ in range(jobs)], 12)
+    horizon, option = horizon_of(instance), rng.integers(PAUSE, 3, size=(jobs, 12))
+    option[:, ::5] = 2
+    plan = follow(horizon, np.arange(jobs), option)
+    used_w = np.where(plan.option == PAUSE, 0.0, horizon.extra_w[plan.option]).sum(axis=0)
+    done = horizon.work - np.maximum(0.0, plan.finish_s - horizon.begin_s[-1])
+    due = np.minimum(1.0, 0.98 * done / horizon.begin_s[-1]).tolist()
+    held = [
+        job.model_copy(update={"least_progress": part}) for job, part in zip(instance.jobs, due, strict=True)
+    ]
+    caps_w = (used_w + 400.0 * jobs).tolist()
+    horizon = horizon_of(instance.model_copy(update={"power_w": caps_w, "jobs": held}))
+    pricing = SchedulePricing(horizon)
+    found = generate(horizon, 0, pricing, schedules._first(horizon, 0), Timer())
+    decision = Insertion(horizon, 0, pricing, found).decide(Timer())
+    assert decision is not None
+    assert is_valid(horizon, decision)
+    assert fits(horizon, decision)
 
 
 def test_decisions_become_schedules_and_back() -> None:
