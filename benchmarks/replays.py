@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -19,6 +20,7 @@ from wattsched.instances.traces.job_lists import read_itp, read_pai, read_philly
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.budget import Budget
+from wattsched.replay.jobs.knowledge import Knows
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
@@ -56,12 +58,14 @@ class Ground:
     nodes: int
 
     def trace(self, seed: int) -> Trace:
-        """Draw the model that each job trains."""
+        """Draw the model that each job trains; the jobs of the days before are its history."""
         jobs = [replace(job, model=None, batch_size=None) for job in self.read(data(self.file))]
         first = min(job.submitted_s for job in jobs)
         begin_s, end_s = (first + day * DAY_S for day in self.days)
         within = [job for job in jobs if begin_s <= job.submitted_s < end_s]
-        return trace_of_durations(homogeneous_cluster(self.nodes, 8, self.gpu_type), within, seed=seed)
+        before = [job for job in jobs if job.submitted_s < begin_s]
+        cluster = homogeneous_cluster(self.nodes, 8, self.gpu_type)
+        return trace_of_durations(cluster, within, seed=seed, history=before)
 
     def shortened(self, days: float, nodes: int) -> Ground:
         """The first part of the ground on fewer nodes, for a quick benchmark."""
@@ -160,14 +164,17 @@ class Case:
         idle_w = gpus_w + sum(node.base_power_w for node in trace.cluster.nodes)
         return idle_w * float(self.carbon(trace).per_watt(begin_s, end_s))
 
-    def replayed(self, trace: Trace, policy: str, price: float | None = None) -> Outcome:
+    def replayed(
+        self, trace: Trace, policy: str, price: float | None = None, knows: Knows = "exact"
+    ) -> Outcome:
         """Replay a policy within the budget; or at a price, under a budget that never binds."""
         budget = self.budget(trace)
         if price is not None:
             budget = replace(budget, amount=1e30, period_s=12 * DAY_S)
         context = PolicyContext(trace, round_s=ROUND_S, gap=GAP, budget=budget, least_price=price or 0.0)
         made = policy_of(policy, context)
-        return simulate(trace, made, name=policy, round_s=ROUND_S, carbon=self.carbon(trace), budget=budget)
+        given: dict[str, Any] = {"round_s": ROUND_S, "carbon": self.carbon(trace), "budget": budget}
+        return simulate(trace, made, name=policy, knows=knows, **given)
 
     def used_over(self, one: Outcome, other: Outcome) -> float:
         """Joules or grams of the cluster over those of another replay, until the later of both ends."""

@@ -17,6 +17,7 @@ from wattsched.cli.parameters import FileName, Number, Whole, filling, listed_po
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.reading.units import Numbers
 from wattsched.replay.jobs.budget import UNITS, require_quantity
+from wattsched.replay.jobs.knowledge import KNOWLEDGE
 from wattsched.replay.jobs.policies import base_of, names, require_policy
 from wattsched.replaying.job_sources import JobSource, forms
 from wattsched.replaying.replay_settings import ReplaySettings
@@ -127,7 +128,8 @@ def checkpoint_options(command: FC) -> FC:
 
 def policies_known() -> dict[str, str]:
     """Return the section of a command's help on policies."""
-    return {"Policies": f"{', '.join(names())}; with +zeus behind a name, its jobs are tuned."}
+    told = "with +zeus behind a name, its jobs are tuned; with +exact, it knows how long they take"
+    return {"Policies": f"{', '.join(names())}; {told}."}
 
 
 def site_of(cluster: ClusterOptions, settings: ReplaySettings) -> tuple[Cluster, ReplaySettings]:
@@ -166,5 +168,6 @@ TIMES: dict[str, dict[str, Any]] = {
     "start": {"metavar": "TIME"},
     "power_w": {"type": Number(above=0), "metavar": "W"},
     "signal": {"type": FileName(), "metavar": "FILE"},
+    "knows": {"type": click.Choice(KNOWLEDGE)},
 }
 """Options of every command that replays a trace."""

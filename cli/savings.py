@@ -30,6 +30,7 @@ from wattsched.cli.replay_options import (
 from wattsched.environment.extras import late
 from wattsched.instances.errors import require_known
 from wattsched.replay.jobs.budget import PACINGS
+from wattsched.replay.jobs.knowledge import EXACT
 from wattsched.replay.jobs.policies import base_of, require_policy
 from wattsched.replaying.accounting import By
 from wattsched.replaying.job_sources import JobSource
@@ -123,7 +124,8 @@ def command(
         refuse_given(("checkpoint_s", "resume"), "needs -o, the folder of the replays")
     with refusing():
         require_policy(baseline)
-        limits_alone = f"{base_of(baseline)}+zeus"  # the baseline's schedule, with tuned power limits
+        # The baseline's schedule, with tuned power limits.
+        limits_alone = f"{base_of(baseline)}+zeus{EXACT if EXACT in baseline else ''}"
         policies = [limits_alone] * (limits_alone not in (baseline, *policies)) + policies
         options = {**vars(source), **vars(cluster)}
         journal = None if output is None else Journal(output, checkpoint_s, resume, options)

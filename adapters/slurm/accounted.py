@@ -58,6 +58,8 @@ class Accounted:
         How often it was requeued or restarted before.
     time_limit_s : float, optional
         None where it had no limit of its own.
+    job_name : str
+        As its user named it; empty where Slurm does not tell.
     other_gres : tuple of str
         Generic resources that are no GPUs, such as ``gres/shard``.
     local, ambiguous : bool
@@ -82,6 +84,7 @@ class Accounted:
     energy_j: float | None
     nodes: tuple[str, ...]
     time_limit_s: float | None = None
+    job_name: str = field(default="", compare=False)
     other_gres: tuple[str, ...] = ()
     end_s: float | None = None
     suspended_s: float | None = None
@@ -253,7 +256,7 @@ def _without_begun(waiting: Iterable[Accounted], last_s: Mapping[str, float]) ->
 
 def _filled(one: Accounted, before: Accounted) -> Accounted:
     """Return a record with what only an earlier one of the same run tells, as exports have other columns."""
-    told = ("user", "account", "nodes", "time_limit_s", "restarts")
+    told = ("user", "account", "nodes", "time_limit_s", "restarts", "job_name")
     names = [name for name in told if not getattr(one, name)]
     same_end = bool(before.steps) and one.last_s == before.last_s
     if one.start_s == before.start_s and not one.steps and (same_end or not one.energy_j):

@@ -225,6 +225,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         energy_j=None,
         nodes=tuple(read.optional("NodeList", names_in) or ()),
         time_limit_s=_seconds_in(read, "Timelimit", 60.0) or None,
+        job_name=cells.get("JobName", "").strip(),
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(cells.get(column, "")))),
         end_s=end_s,
         suspended_s=suspended_s,

@@ -249,6 +249,7 @@ def _take(
                 user=job.user,
                 account=job.account,
                 time_limit_s=job.time_limit_s,
+                job_name=job.job_name,
             ),
             job.state.lower() or "unknown",
             None if job.start_cut else (job.start_s or job.eligible_s) - job.eligible_s,

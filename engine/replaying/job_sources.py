@@ -119,10 +119,10 @@ class JobSource:
         if self.tables is not None:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
         with naming(self.file):
-            jobs = self._within(self._read(profiles))
+            before, jobs = self._within(self._read(profiles))
             if self.form == LIST:
                 self._notice_freedom()
-            given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles}
+            given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles, "history": before}
             found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
         if self.form == LIST:
             clock = first_arrival(self.file)
@@ -192,8 +192,8 @@ class JobSource:
         values = {name: getattr(self, name) for name in ("virtual_cluster", "unit", "throughputs")}
         return {name: value for name, value in values.items() if value is not None}
 
-    def _within(self, jobs: list[TraceJob]) -> list[TraceJob]:
-        """Jobs of the days, counted from the first job."""
+    def _within(self, jobs: list[TraceJob]) -> tuple[list[TraceJob], list[TraceJob]]:
+        """Jobs before the days, counted from the first job, and jobs of the days."""
         days = [job.submitted_s / S_PER_DAY for job in jobs]
         first, end = min(days, default=0.0), float("inf") if self.to_day is None else self.to_day
         within = [job for job, day in zip(jobs, days, strict=True) if self.from_day <= day - first < end]
@@ -205,4 +205,5 @@ class JobSource:
             what = f"longer than the {window_s / S_PER_DAY:g} days asked for"
             told = Entry.of("doubtful", what, long).sentence()
             warnings.warn(f"{self.file}: {told}", NoticeWarning, stacklevel=3)
-        return within
+        before = [job for job, day in zip(jobs, days, strict=True) if day - first < self.from_day]
+        return before, within

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from wattsched.instances.errors import NoticeWarning, naming, require_range
+from wattsched.instances.errors import NoticeWarning, naming, require_known, require_range
 from wattsched.instances.signals import Signal, read_signal
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, start_time, utc_time
 from wattsched.instances.units import S_PER_DAY
@@ -23,7 +23,8 @@ from wattsched.reading.inputs import echo
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep, Steps
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
 from wattsched.replay.jobs.caps import Caps
-from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.knowledge import EXACT, KNOWLEDGE, Knows, known_of
+from wattsched.replay.jobs.policies import base_of, policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
@@ -77,6 +78,9 @@ class ReplaySettings:
         Seconds that a node takes to wake.
     gap : float
         Gap of each round's program.
+    knows : {"exact", "limit", "history", "nothing"}, optional
+        What policies know of how long jobs take: all, time limits, what ran before, or nothing (default:
+        history if 20 jobs came before those replayed, else limit if they have limits, else exact).
 
     Raises
     ------
@@ -102,6 +106,7 @@ class ReplaySettings:
     sleep_power_w: float = 0.0
     wake_s: float = 0.0
     gap: float = 5e-3
+    knows: Knows | None = None
 
     def __post_init__(self) -> None:
         require_types(ReplaySettings, vars(self))
@@ -131,8 +136,8 @@ class ReplaySettings:
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None:
             require_quantity(quantity)
-        if self.pacing not in PACINGS:
-            raise ValueError(f"pacing: must be one of {', '.join(PACINGS)}, got '{self.pacing}'")
+        require_known("pacing", self.pacing, PACINGS)
+        require_known("knows", self.knows or "exact", KNOWLEDGE)
         if quantity is None and self.pacing != "even":
             raise ValueError("`pacing` needs `budget`, which it belongs to")
         if quantity == "carbon_g" and self.carbon == 0.0:
@@ -247,6 +252,7 @@ class Scene:
     carbon: Carbon
     tariff: PerKwh | None
     sleep: Sleep | None
+    knows: Knows = "exact"
 
     @classmethod
     def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
@@ -273,7 +279,7 @@ class Scene:
             Caps.of(trace, settings.power_w, settings.limits(begin_s, first)),
         )
         sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
-        return cls(context, carbon, tariff, sleep)
+        return cls(context, carbon, tariff, sleep, settings.knows or known_of(trace))
 
     def replay(self, name: str) -> Replay:
         """Begin a replay under a policy."""
@@ -288,6 +294,7 @@ class Scene:
             budget=context.budget,
             tariff=self.tariff,
             caps=context.caps,
+            knows="exact" if EXACT in name or base_of(name) == "clairvoyant" else self.knows,
         )
 
 

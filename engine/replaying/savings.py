@@ -23,13 +23,15 @@ from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.caps import CapError
-from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.policies import require_policy
+from wattsched.replay.jobs.knowledge import EXACT, Knows, known_of
+from wattsched.replay.jobs.outcome import KNOWS, Outcome
+from wattsched.replay.jobs.policies import base_of, require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, record_of
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
+from wattsched.report.replays import DURATIONS
 from wattsched.report.saved import (
     LATE,
     EventCost,
@@ -201,6 +203,10 @@ def savings(
     drawn = SEEDS if source.draws else SEEDS[:1]
     traces = source.traces(cluster, drawn if seeds is None else seeds)
     one_trace = next(iter(traces.values()))
+    knows = settings.knows or known_of(one_trace)
+    last = policies[-1]
+    if knows != "exact" and KNOWS[base_of(last)] and EXACT not in last and last + EXACT not in policies:
+        policies = [*policies[:-1], last + EXACT, last]
     if "account" in by and not any(one.account for one in one_trace.records):
         raise ValueError("by: the trace names no account")
     clock_s = clock_of(one_trace, settings.start) if "month" in by else 0.0
@@ -256,7 +262,7 @@ def savings(
             )
             for number, one in enumerate(tested)
         ],
-        assumptions=[*source.comments, *_assumptions(source, settings, pacing)],
+        assumptions=[*source.comments, *_assumptions(source, settings, pacing, knows)],
         record=record,
         doubts=[*doubts(baseline, energy_j.mean, record), *one.outcome.meter.stale(one.outcome.begin_s)],
         groups=groups_of([known.outcome for known in base.values()], by, clock_s),
@@ -441,16 +447,19 @@ def _saved(
     )
 
 
-def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing) -> list[str]:
+def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing, knows: Knows) -> list[str]:
     changes = f"{'GPU count, ' if source.elasticity > 1 else ''}batch size and clock"
     spent = {
         "even": "in proportion to the time left",
         "price": "ahead of time where that is worth it, by policies that learn a price, by others evenly",
         "none": "whenever policies like",
     }
+    all_known = knows == "exact"
     models = "the models that jobs train are drawn by seed where the trace does not name them"
     return [
         "rates and watts are those of the performance models, not of this cluster",
+        f"policies decide with {DURATIONS[knows]}{', as no scheduler does' if all_known else ''}",
+        *([] if all_known else ["a policy with +exact behind its name knows durations exactly"]),
         *([models] if source.draws else []),
         f"jobs may change {changes} from round to round, and lose the time of a restart",
         f"every {settings.period_s / S_PER_H:g} h have their own budget; what they leave is not for later",

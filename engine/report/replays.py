@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.replay.jobs.knowledge import EXACT
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
 
@@ -15,13 +16,25 @@ Summaries = Mapping[str, Sequence[Any]]
 """Summaries of replays, seed by seed, by policy."""
 
 
+DURATIONS = {
+    "exact": "durations known exactly",
+    "limit": "durations by time limits",
+    "history": "durations learned from earlier runs",
+    "nothing": "durations unknown",
+}
+"""Descriptions of what policies know."""
+
+
 def about(trace: Any, found: Summaries, round_s: float) -> str:
-    """Describe what was replayed: jobs, GPUs, rounds and seeds."""
+    """Describe what was replayed: jobs, GPUs, rounds, what policies know, and seeds."""
     gpus = sum(int(pool.available.sum()) for pool in trace.pools)
     seeds = len(next(iter(found.values())))
     rounds = f"rounds of {duration(round_s)}" if round_s else "decisions at every event"
     means = f"means over {count(seeds, 'seed')}" if seeds > 1 else "one seed"
-    return f"{count(len(trace), 'job')} on {count(gpus, 'GPU')}, {rounds}; {means}"
+    known = {runs[0].knows_durations for name, runs in found.items() if EXACT not in name}
+    jobs = f"{count(len(trace), 'job')} on {count(gpus, 'GPU')}"
+    told = [words for knows, words in DURATIONS.items() if knows in known]
+    return f"{', '.join([jobs, rounds, *told])}; {means}"
 
 
 def tables_of(found: Summaries) -> list[Told]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.instances.units import J_PER_KWH
+from wattsched.replay.jobs.knowledge import EXACT
 from wattsched.report.saved import LATE
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
@@ -22,8 +23,10 @@ NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "cost"}
 
 
 def best_of(found: Savings) -> PolicySavings:
-    """The policy that saves most energy, by its mean."""
-    return max(found.policies, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
+    """The policy that saves most energy, by its mean; none that is there without exact durations, too."""
+    names = {one.policy for one in found.policies}
+    real = [one for one in found.policies if one.policy.removesuffix(EXACT) not in names - {one.policy}]
+    return max(real, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
 
 
 def verdict(found: Savings) -> tuple[str, str]:

@@ -149,7 +149,7 @@ LONGEST_S = 100 * 366 * 86_400.0
 """Upper limit on a job's duration: 100 years; rates times much more exceed the range of a round."""
 
 COLUMNS = ("job", "arrival", "duration", "gpus")
-OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model", "time_limit")
+OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model", "time_limit", "job_name")
 
 
 def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
@@ -226,7 +226,8 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
         user=read.optional("user", text_in) or "",
         account=read.optional("account", text_in) or "",
         model=read.optional("model", partial(_model, known)),
-        time_limit_s=read.optional("time_limit", _duration_s),
+        time_limit_s=read.optional("time_limit", _duration_s) or None,
+        job_name=read.optional("job_name", shortened) or "",
     )
     return job, form
 
@@ -265,8 +266,12 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob], 
         told.append(f"assumed: {of}; they run as long on whatever GPUs they get first")
     if measured := sum(job.power_w is not None for job in using):
         told.append(f"not used: watts, told of {measured:,} of {len(using):,} jobs; draws are the models'")
-    if limited := sum(job.time_limit_s is not None for job in using):
-        told.append(f"not used: time_limit, told of {limited:,} of {len(using):,} jobs")
+    limits_s = [job.time_limit_s for job in using if job.time_limit_s is not None]
+    if 0 < len(limits_s) < len(using):
+        of = f"{len(using) - len(limits_s):,} of {len(using):,} jobs have no time_limit"
+        told.append(f"assumed: {of}; theirs is the longest, {max(limits_s):,.0f} s")
+    if late := sum(job.duration_s > (job.time_limit_s or job.duration_s) for job in using):
+        told.append(f"doubtful: {late:,} of {len(using):,} jobs ran longer than their time_limit")
     for line in told:
         warnings.warn(f"{path}: {line}", NoticeWarning, stacklevel=3)
 
@@ -291,6 +296,7 @@ def csv_of(jobs: Iterable[TraceJob], comments: Iterable[str] = ()) -> str:
         "account": [_name_cell(job.account) for job in jobs],
         "model": [job.model or "" for job in jobs],
         "time_limit": ["" if job.time_limit_s is None else f"{job.time_limit_s:.12g}" for job in jobs],
+        "job_name": [_name_cell(job.job_name) for job in jobs],
     }
     kept = {name: cells for name, cells in columns.items() if name in COLUMNS or any(cells)}
     out = io.StringIO()

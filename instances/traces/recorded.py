@@ -28,6 +28,8 @@ class TraceJob:
         Whose it is; empty where the trace does not tell.
     time_limit_s : float, optional
         Longest run time that its user stated; None where the job had no limit, or the trace does not tell.
+    job_name : str
+        Name that its user gave it, which others may have as well; empty where the trace does not tell.
     """
 
     name: str
@@ -42,6 +44,7 @@ class TraceJob:
     account: str = ""
     time_limit_s: float | None = None
     waited_s: float | None = None
+    job_name: str = ""
 
 
 def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:

@@ -71,7 +71,8 @@ def load(path: Path, replay: Replay) -> None:
 def _head(trace: Trace) -> dict[str, str]:
     """Return the format, version and digest of the trace that a checkpoint must have."""
     digest, rows = hashlib.sha256("\n".join(trace.names).encode()), trace.configurations
-    for values in (trace.arrival_s, trace.work, trace.request, rows.rate, rows.power_w):
+    stated = np.array([(job.time_limit_s or 0.0, job.duration_s) for job in (*trace.history, *trace.records)])
+    for values in (trace.arrival_s, trace.work, trace.request, rows.rate, rows.power_w, stated):
         digest.update(values.tobytes())
     return {"format": FORMAT, "version": __version__, "trace": digest.hexdigest()}
 

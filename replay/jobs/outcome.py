@@ -15,6 +15,7 @@ from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
 from wattsched.replay.jobs.budget import Ledger
 from wattsched.replay.jobs.caps import ROUNDING, Caps
+from wattsched.replay.jobs.knowledge import Knows
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 
@@ -23,8 +24,8 @@ KNOWING = (
     "termination srtf optimus powerflow greenflow"
 )
 BLIND = "fifo tiresias-2dlas elasticflow gavel-max-min sia gandiva eaco"
-KNOWS = dict.fromkeys(KNOWING.split(), "yes") | dict.fromkeys(BLIND.split(), "no")
-"""By policy, whether it decides by how long jobs take. None knows only the limits that users state."""
+KNOWS = dict.fromkeys(KNOWING.split(), True) | dict.fromkeys(BLIND.split(), False)
+"""By policy, whether it decides by how long jobs take."""
 
 DIGITS = 9
 """Significant digits of numbers in CSV files."""
@@ -138,6 +139,8 @@ class Outcome:
         Segments of all jobs, in the order of their ends.
     caps : Caps
         Power caps that were held.
+    knows : {"exact", "limit", "history", "nothing"}
+        What was known of the work that jobs have left.
     """
 
     trace: Trace
@@ -150,6 +153,13 @@ class Outcome:
     ledger: Ledger | None = None
     segments: SegmentLog = field(default_factory=SegmentLog)
     caps: Caps = field(default_factory=Caps)
+    knows: Knows = "exact"
+
+    @property
+    def knows_durations(self) -> str | None:
+        """As `knows`; "no" of a policy that does not decide by durations, None of an unknown one."""
+        uses = KNOWS.get(self.policy.partition("+")[0])
+        return None if uses is None else self.knows if uses else "no"
 
     @property
     def jct_s(self) -> FloatArray:
@@ -180,8 +190,9 @@ class Summary:
 
     Attributes
     ----------
-    knows_durations : {"yes", "no"}, optional
-        Whether the policy decides by how long jobs take; None for one that is not of `policies`.
+    knows_durations : {"exact", "limit", "history", "nothing", "no"}, optional
+        How the policy knows how long jobs take; "no" for one that does not decide by it, None for one that is
+        not of `policies`.
     jct_mean_s, jct_median_s, jct_p95_s, jct_p99_s : float
         Completion time: from arrival to completion.
     queueing_mean_s : float
@@ -313,7 +324,7 @@ def summary(outcome: Outcome) -> Summary:
     error_j = float(jobs.energy_j @ outcome.trace.power_error[outcome.trace.configurations.of_job])
     return Summary(
         policy=outcome.policy,
-        knows_durations=KNOWS.get(outcome.policy.partition("+")[0]),
+        knows_durations=outcome.knows_durations,
         jobs=len(outcome.trace),
         jct_mean_s=float(jct_s.mean()),
         jct_median_s=float(np.median(jct_s)),

@@ -54,7 +54,7 @@ class State:
     jobs : int array, shape (n,)
         Numbers of the jobs in the trace.
     remaining : float array, shape (n,)
-        Work left, above 0.
+        Work left, above 0, as far as policies know it (`replay.jobs.knowledge`).
     row : int array, shape (n,)
         Configuration that each runs in, -1 for those that wait.
     ran : bool array, shape (n,)

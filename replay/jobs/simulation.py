@@ -23,11 +23,13 @@ from wattsched.replay.jobs.allocations import Allocations
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.caps import CapError, Caps
 from wattsched.replay.jobs.gate import within_caps
+from wattsched.replay.jobs.knowledge import Knows, knowledge_of
 from wattsched.replay.jobs.outcome import Outcome, Rounds
 from wattsched.replay.jobs.policy import Decision, Policy, State, require_valid
 from wattsched.replay.jobs.pools import fragments
 from wattsched.replay.jobs.trace import Trace
 from wattsched.report.wording import spoken
+from wattsched.topology.arrays import FloatArray, IntArray
 
 _FRUITLESS = 20
 """Periods of a budget, or decisions under a cap, without any job running after which it is taken to be too
@@ -47,6 +49,7 @@ def simulate(
     budget: Budget | None = None,
     tariff: PerKwh | None = None,
     caps: Caps | None = None,
+    knows: Knows = "exact",
 ) -> Outcome:
     """Replay a trace under a policy until all its jobs are complete.
 
@@ -64,6 +67,8 @@ def simulate(
         Price of energy, to count the money.
     caps : Caps, optional
         What the cluster and its power domains may draw at any moment; default: as much as they like.
+    knows : {"exact", "limit", "history", "nothing"}
+        What the policy knows of the work that jobs have left (`replay.jobs.knowledge`).
 
     Raises
     ------
@@ -71,7 +76,7 @@ def simulate(
         When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
         or leave jobs waiting for ever; when its restarts take less than no time.
     """
-    run = Replay(trace, policy, name, round_s, carbon, sleep, budget, tariff, caps)
+    run = Replay(trace, policy, name, round_s, carbon, sleep, budget, tariff, caps, knows)
     while run.step():
         pass
     return run.outcome()
@@ -100,6 +105,7 @@ class Replay:
     budget: Budget | None = None
     tariff: PerKwh | None = None
     caps: Caps | None = None
+    knows: Knows = "exact"
 
     def __post_init__(self) -> None:
         trace, carbon = self.trace, self.carbon or Carbon.constant(0.0)
@@ -114,6 +120,7 @@ class Replay:
         self._held = Allocations(trace, carbon, self.sleep, self.time_s)
         self._nodes = self._held.placement.nodes
         self._caps = self.caps or Caps()
+        self._knowledge = knowledge_of(self.knows, trace)
         self._meter = Meter(carbon, self.time_s, self.tariff, capped=[StepLog() for _ in self._caps.names])
         budget, idle_w = self.budget, self._nodes.idle_cluster_w
         self._ledger = None if budget is None else Ledger(budget, first_s, idle_w, last_s)
@@ -165,6 +172,7 @@ class Replay:
             ledger=self._ledger,
             segments=self._held.segments.log,
             caps=self._caps,
+            knows=self.knows,
         )
 
     def _next_s(self) -> float:
@@ -238,6 +246,8 @@ class Replay:
         self._require_room()
         self._changed, self._short = False, decision.short
         self._again_s = max(decision.again_s, self.time_s)
+        if self._knowledge is not None:
+            self._again_s = min(self._again_s, self.time_s + self._knowledge.review_s)
         self._rounds_here += 1
         if self._rounds_here > _STUCK:
             raise ValueError(f"policy '{self.name}' decides again and again at {self.time_s:g} s")
@@ -250,7 +260,7 @@ class Replay:
             time_s=self.time_s,
             trace=self.trace,
             jobs=jobs,
-            remaining=held.remaining(jobs, self.time_s),
+            remaining=self._remaining(jobs),
             row=held.row[jobs],
             ran=np.isfinite(held.records.first_start_s[jobs]),
             restarting_s=np.maximum(held.works_s[jobs] - self.time_s, 0.0),
@@ -261,6 +271,15 @@ class Replay:
             allowance=None if self._ledger is None else self._ledger.allowance(),
             caps=self._caps,
         )
+
+    def _remaining(self, jobs: IntArray) -> FloatArray:
+        """Work left of jobs, as far as the policy knows it."""
+        left = self._held.segments.remaining(jobs, self.time_s)
+        if self._knowledge is None:
+            return left
+        rate = self.trace.requested_rate[jobs]
+        age_s = np.maximum(self.trace.work[jobs] - left, 0.0) / rate
+        return self._knowledge.left_s(jobs, age_s, self.time_s) * rate
 
     def _record(self, decision: Decision, seconds: float) -> None:
         rounds, running = self._rounds, self._held.running

@@ -59,6 +59,8 @@ class Trace:
         Whose each job is, in the order of the jobs; empty where the trace does not tell of any.
     records : tuple of TraceJob
         The jobs as they were recorded, in their order; empty where none was.
+    history : tuple of TraceJob
+        Jobs that arrived before the first of them, by the same clock.
     clock : datetime, optional
         Time 0, in UTC or, where the trace tells no zone, without one; None where it tells no dates.
     """
@@ -76,6 +78,7 @@ class Trace:
     power_error: FloatArray
     users: tuple[str, ...] = ()
     records: tuple[TraceJob, ...] = ()
+    history: tuple[TraceJob, ...] = ()
     clock: datetime | None = None
 
     def __len__(self) -> int:
@@ -235,6 +238,7 @@ def trace_of_durations(
     seed: int = 0,
     elasticity: int = ELASTICITY,
     profiles: Profiles = CATALOGUE,
+    history: Sequence[TraceJob] = (),
 ) -> Trace:
     """Make a trace of jobs of which only duration and GPU count are known.
 
@@ -250,6 +254,8 @@ def trace_of_durations(
         other GPU type than the trace names.
     profiles : Profiles
         Models that jobs may train: the catalogue's, or those in their place.
+    history : sequence of TraceJob
+        Jobs that arrived before them, from which policies may learn.
 
     Raises
     ------
@@ -268,7 +274,8 @@ def trace_of_durations(
     arrivals, requested = [job.submitted_s for job in recorded], [start.gpus for start in starts]
     trace = trace_of(cluster, jobs, arrivals, requested, profiles=profiles)
     users = tuple(job.user for job in recorded)
-    return replace(trace, users=users if any(users) else (), records=tuple(recorded))
+    before = tuple(job for job in history if job.gpus > 0 and job.duration_s > 0)
+    return replace(trace, users=users if any(users) else (), records=tuple(recorded), history=before)
 
 
 def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:

@@ -36,7 +36,7 @@ def test_a_line_per_policy_at_every_width(replay: Run, width: int, monkeypatch: 
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= width
     assert [line.split()[0] for line in lines if line.startswith("  ")] == ["policy", *policies] * 3
-    assert lines[0] == "3 jobs on 16 GPUs, rounds of 1 min; one seed"
+    assert lines[0] == "3 jobs on 16 GPUs, rounds of 1 min, durations known exactly; one seed"
     assert " kg" in result.stdout
 
 
@@ -269,4 +269,4 @@ def test_a_cap_below_the_idle_cluster_is_refused(replay: Run) -> None:
 def test_the_table_says_who_knows_durations(replay: Run) -> None:
     lines = replay("--policy", "fifo,srtf", code=0).stdout.splitlines()
     assert lines[3].endswith("knows durations")
-    assert [line.split()[-1] for line in lines[4:6]] == ["no", "yes"]
+    assert [line.split()[-1] for line in lines[4:6]] == ["no", "exact"]

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, replay_jobs
 from wattsched.replaying.savings import INPUTS, Input, savings
 from wattsched.report.saved import Interval, Point, Savings, best_within
-from wattsched.report.savings import events, sensitivity
+from wattsched.report.savings import best_of, events, sensitivity
 
 PARTS = st.floats(0.05, 3.0)
 
@@ -257,6 +258,24 @@ def test_the_baseline_is_held_against_the_record(dated, tmp_path) -> None:
     assert found.record.utilisation == pytest.approx(32 * 3000.0 / (8 * seconds))
     (doubt,) = found.doubts
     assert "by the record 123.5 % of the cluster's GPU time were in use" in doubt
+
+
+def test_with_limits_alone_known_a_row_says_what_exact_durations_are_worth(dated) -> None:
+    with_limits = (
+        Path(dated.file).read_text().replace(",model", ",model,time_limit").replace(",bert", ",bert,86400")
+    )
+    Path(dated.file).write_text(with_limits)
+    found = study(dated, policies=("powerflow", "sizing"))
+    assert [one.policy for one in found.policies] == ["powerflow", "sizing+exact", "sizing"]
+    assert not best_of(found).policy.endswith("+exact")
+    assert any("durations by time limits" in told for told in found.assumptions)
+    exact = study(
+        dated,
+        policies=("sizing",),
+        settings=ReplaySettings(period_s=3600.0, carbon=300.0, tariff=0.2, knows="exact"),
+    )
+    assert [one.policy for one in exact.policies] == ["sizing"]
+    assert exact.policies[0].points == found.policies[1].points
 
 
 def test_watts_that_no_gpus_draw_are_pointed_at(tmp_path) -> None:

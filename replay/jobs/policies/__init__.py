@@ -7,6 +7,7 @@ from dataclasses import replace
 from pkgutil import resolve_name
 
 from wattsched.reading.inputs import meant
+from wattsched.replay.jobs.knowledge import EXACT
 from wattsched.replay.jobs.policies.wrappers import SUFFIX, Capped, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, PolicyContext
 
@@ -55,8 +56,8 @@ REQUESTED = ("fifo", "backfill", "srtf", "tiresias-2dlas", "gavel-max-min", "gan
 
 
 def base_of(name: str) -> str:
-    """Name of a policy without `+zeus` behind it."""
-    return name.removesuffix(SUFFIX)
+    """Name of a policy without `+zeus` and `+exact` behind it."""
+    return name.removesuffix(EXACT).removesuffix(SUFFIX).removesuffix(EXACT)
 
 
 def shares(name: str) -> bool:
@@ -72,13 +73,15 @@ def names() -> list[str]:
 def require_policy(name: str) -> None:
     """Refuse a name of no policy: a ValueError names the nearest, or lists all."""
     if base_of(name) not in POLICIES:
-        plus = [known + SUFFIX for known in POLICIES]
+        plus = [known + suffix for known in POLICIES for suffix in (SUFFIX, EXACT, SUFFIX + EXACT)]
         told = meant(name, [*POLICIES, *plus]) or f"; there are {', '.join(POLICIES)}"
         raise ValueError(f"there is no policy '{name}'{told}")
 
 
 def policy_of(name: str, context: PolicyContext) -> Policy:
     """Make a policy; with `+zeus` behind its name it has its jobs tuned.
+
+    What it knows is its replay's: `+exact` makes no other policy.
 
     Under a budget, one that knows of none is kept within it (`wrappers.Capped`).
 
@@ -90,7 +93,7 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
     """
     require_policy(name)
     plain = base_of(name)
-    trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
+    trace = tuned(context.trace) if SUFFIX in name else context.trace
     counts = trace.standard if plain.startswith(COUNTS) else trace.comparable
     context.caps.require_room(trace, name, None if plain in REQUESTED else counts)
     make: Callable[[PolicyContext], Policy] = resolve_name(f"{__name__}.{POLICIES[plain]}")

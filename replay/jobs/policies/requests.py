@@ -7,8 +7,7 @@
     EASY backfilling, the default of many batch schedulers, Slurm's among them (Lifka 1995). Jobs start in the
     order of arrival. When the first that waits does not fit, it is promised the moment at which enough GPUs
     of a pool will be free, and later jobs may start as long as they do not break that promise: they end
-    before, or use GPUs that will be left over. How long jobs take is known exactly here, where a scheduler
-    has the limits that users state.
+    before, or use GPUs that will be left over. How long jobs take is what the replay tells of it.
 ``srtf``
     Shortest remaining time first, with preemption, by the time on the GPUs asked for.
 ``tiresias-2dlas``

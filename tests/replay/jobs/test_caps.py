@@ -253,4 +253,4 @@ def test_a_policy_knows_durations_if_it_decides_by_them(name) -> None:
         misled = Misled(policy_of(name, PolicyContext(wrong(honest))), honest)
         right = simulate(honest, policy_of(name, PolicyContext(honest)), name=name)
         same.append(right.jobs.end_s.tolist() == simulate(honest, misled, name=name).jobs.end_s.tolist())
-    assert summary(right).knows_durations == ("no" if all(same) else "yes")
+    assert summary(right).knows_durations == ("no" if all(same) else "exact")
