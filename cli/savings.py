@@ -30,12 +30,12 @@ from wattsched.cli.replay_options import (
 from wattsched.environment.extras import late
 from wattsched.instances.errors import require_known
 from wattsched.replay.jobs.budget import PACINGS
-from wattsched.replay.jobs.knowledge import EXACT
 from wattsched.replay.jobs.policies import base_of, require_policy
 from wattsched.replaying.accounting import By
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal
+from wattsched.report.replays import EXACT
 from wattsched.report.savings import tables_of, verdict
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count

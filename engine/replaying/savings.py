@@ -23,7 +23,7 @@ from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.caps import CapError
-from wattsched.replay.jobs.knowledge import EXACT, Knows, known_of
+from wattsched.replay.jobs.knowledge import Knows, known_of
 from wattsched.replay.jobs.outcome import KNOWS, Outcome
 from wattsched.replay.jobs.policies import base_of, require_policy
 from wattsched.replay.jobs.trace import Trace
@@ -31,7 +31,7 @@ from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, reco
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
-from wattsched.report.replays import DURATIONS
+from wattsched.report.replays import DURATIONS, EXACT
 from wattsched.report.saved import (
     LATE,
     EventCost,

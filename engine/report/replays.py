@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.replay.jobs.knowledge import EXACT
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
 
 Summaries = Mapping[str, Sequence[Any]]
 """Summaries of replays, seed by seed, by policy."""
 
+
+EXACT = "+exact"
+"""Behind the name of a policy that knows how long jobs take, whatever others know."""
 
 DURATIONS = {
     "exact": "durations known exactly",

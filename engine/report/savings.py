@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.instances.units import J_PER_KWH
-from wattsched.replay.jobs.knowledge import EXACT
+from wattsched.report.replays import EXACT
 from wattsched.report.saved import LATE
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, money, number, percent, quantity

@@ -20,9 +20,6 @@ from wattsched.topology.arrays import FloatArray, IntArray, alike
 Knows = Literal["exact", "limit", "history", "nothing"]
 KNOWLEDGE: tuple[Knows, ...] = get_args(Knows)
 
-EXACT = "+exact"
-"""Behind the name of a policy that knows how long jobs take, whatever others know."""
-
 LEAST_S = 60.0
 """Least that a job is taken to have left, on the GPUs that it asked for, where it is not known."""
 HALF_LIFE_S, LEARN_S, REVIEW_S = 14 * S_PER_DAY, S_PER_H, 300.0

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pkgutil import resolve_name
 
 from wattsched.reading.inputs import meant
-from wattsched.replay.jobs.knowledge import EXACT
 from wattsched.replay.jobs.policies.wrappers import SUFFIX, Capped, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, PolicyContext
+from wattsched.report.replays import EXACT
 
 POLICIES = {
     "sizing": "sizing:Sizing",
