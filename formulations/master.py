@@ -1,9 +1,9 @@
-"""Common parts of column generation: columns as arrays, a pool of them, and the restricted master LP."""
+"""Common parts of column generation: a pool of columns, and the restricted master LP."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -14,24 +14,6 @@ from wattsched.topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray
-
-
-class ColumnArrays:
-    """Base of dataclasses whose fields are arrays with one row per column; it is none itself."""
-
-    def take(self, which: IntArray) -> Self:
-        """Return the columns at these positions."""
-        return type(self)(*(getattr(self, name)[which] for name in self._names()))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Columns of several, one after the other."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls._names()))
-
-    @classmethod
-    def _names(cls) -> list[str]:
-        kind: Any = cls
-        return [field.name for field in fields(kind)]
 
 
 class _Keyed(Protocol):

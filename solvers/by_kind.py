@@ -157,7 +157,7 @@ class _Search(Incumbent):
         if len(mixed) == 0:  # there was no time for it
             return
         weight, cluster = dual.weight[mixed], clusters_of(program.n_groups)
-        chosen = [program.cheapest(dual.cuts[i].prices, dual.weight[i] > 0.0) for i in mixed.tolist()]
+        chosen = [program.cheapest(dual.cuts[i].prices) for i in mixed.tolist()]
         # In clusters that take nothing of a point it is the point that they take most of.
         base = np.array(chosen)[np.argmax(weight, axis=0)[cluster], np.arange(program.n_groups)]
         self._points = [

@@ -25,39 +25,17 @@ class Passes:
 
     def __init__(self, groups: KindGroups) -> None:
         self._groups, self._by_kind = groups, _ByKind.of(groups)
-        self._last: tuple[FloatArray, FloatArray, IntArray | None] | None = None
+        self._last: tuple[FloatArray, FloatArray, IntArray] | None = None
 
     def least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         """Least reduced cost of every group, and the code of the first column that has it."""
         if self._last is not None:  # the same prices are often asked about again
             last_prices, least, code = self._last
-            if code is not None and np.array_equal(last_prices, prices):
+            if np.array_equal(last_prices, prices):
                 return least, code
         least, code = self._compute_least(prices)
         self._last = prices.copy(), least, code
         return least, code
-
-    def least_costs(self, prices: FloatArray) -> FloatArray:
-        """Least reduced cost of every group at row prices, shape (n_groups,), without its column."""
-        if self._last is not None:
-            last_prices, least, _ = self._last
-            if np.array_equal(last_prices, prices):
-                return least
-        least = self._compute_costs(prices)
-        self._last = prices.copy(), least, None
-        return least
-
-    def _compute_costs(self, prices: FloatArray) -> FloatArray:
-        """Least reduced cost of every group at row prices, not looked up."""
-        (least, _), order = self._least_own(prices), self._by_kind.order
-        priced, of_kind = _Priced(self._groups, self._by_kind, prices), np.full(len(least), np.inf)
-
-        def look(chunk: _Chunk) -> None:
-            priced.reduced(chunk).min(axis=1, out=of_kind[chunk.groups])
-
-        self._over_kinds(look)
-        least[order] = np.minimum(least[order], of_kind)
-        return least
 
     def _compute_least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         """Least reduced cost of every group, and the code of its column; of equal ones an own column."""

@@ -26,7 +26,7 @@ from wattsched.formulations.kinds.shards import (
 )
 from wattsched.formulations.program import Block, Program, ProgramRows
 from wattsched.formulations.tolerances import CANCELLATION
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by, least_by, run_starts
+from wattsched.topology.arrays import FloatArray, IntArray, largest_by, least_by, run_starts
 
 R = TypeVar("R")
 
@@ -77,32 +77,9 @@ class KindProgram(KindGroups, ProgramRows):
 
     def objective(self, point: IntArray) -> float:
         """Cost of a point."""
-        return self._measured("objective", point, self._objective)
-
-    def violation(self, point: IntArray) -> float:
-        """Largest relative violation of a row by a point."""
-        return self._measured("violation", point, self._violation)
-
-    def _measured(self, name: str, point: IntArray, found: Callable[[IntArray], float]) -> float:
-        """Return what is `found` of a point, kept by name for the last point, which nobody may change."""
-        point.setflags(write=False)
-        last = next(iter(self._last), None)
-        if last is None or last[0] is not point:
-            self._last[:] = [last := (point, {})]
-        _, known = last  # of this point, whatever other threads ask about
-        if name not in known:
-            known[name] = found(point)
-        return known[name]
-
-    @cached_property
-    def _last(self) -> list[tuple[IntArray, dict[str, float]]]:
-        """The last point and its values by name, if any."""
-        return []
-
-    def _objective(self, point: IntArray) -> float:
         return float(self.costs(np.arange(self.n_groups), point).sum())
 
-    def _violation(self, point: IntArray) -> float:
+    def violation(self, point: IntArray) -> float:
         """Largest violation of a row, relative to max(1, |bound|); infinite for what is no point."""
         if len(point) != self.n_groups or not self._possible(point):
             return np.inf
@@ -145,15 +122,9 @@ class KindProgram(KindGroups, ProgramRows):
         known, every = np.concatenate(self._each(least, prices)), np.arange(self.n_groups)
         return self.reduced(every, point, prices) - known, self.charged(prices) + float(known.sum())
 
-    def cheapest(self, prices: FloatArray, wanted: BoolArray | None = None) -> IntArray:
-        """Point of what costs each group least, of several columns the first.
-
-        Parameters
-        ----------
-        wanted : bool array, shape (n_clusters,), optional
-            Clusters of groups that are asked about; the others have -1.
-        """
-        return np.concatenate(self._each(cheapest, prices, wanted))
+    def cheapest(self, prices: FloatArray) -> IntArray:
+        """Point of what costs each group least, of several columns the first."""
+        return np.concatenate(self._each(cheapest, prices))
 
     def in_question(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray]:
         """Group and code, by group, of columns with a reduced cost little above the group's least.

@@ -16,7 +16,7 @@ import numpy as np
 
 from wattsched.formulations.kinds.groups import PER_GROUP, KindGroups
 from wattsched.formulations.kinds.passes import Passes
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray
 
 R = TypeVar("R")
 
@@ -165,27 +165,19 @@ def sums(shard: Shard, prices: FloatArray) -> Sums:
 
 def least_sums(shard: Shard, prices: FloatArray) -> FloatArray:
     """Sums of the least reduced costs over each block of groups."""
-    return np.bincount(shard.block, shard.passes.least_costs(prices), len(shard.start) - 1).astype(float)
+    return np.bincount(shard.block, least(shard, prices), len(shard.start) - 1).astype(float)
 
 
 def least(shard: Shard, prices: FloatArray) -> FloatArray:
     """Least reduced cost of every group."""
-    return shard.passes.least_costs(prices)
-
-
-def cheapest(shard: Shard, prices: FloatArray, wanted: BoolArray | None = None) -> IntArray:
-    """Code of what costs each group least; -1 for those of clusters that are not wanted."""
-    groups = shard.groups
-    if wanted is None or wanted[shard.cluster].all():
-        _, code = shard.passes.least(prices)
-        return _short(shard.numbered(code))
-    found = _short(np.full(groups.n_groups, -1))
-    places = np.flatnonzero(np.repeat(wanted[shard.cluster], np.diff(shard.start)))
-    if len(places):
-        some = groups.take(places)
-        _, code = Passes(some).least(prices)
-        found[places] = shard.numbered(groups.numbered(some, places, np.arange(len(places)), code))
+    found, _ = shard.passes.least(prices)
     return found
+
+
+def cheapest(shard: Shard, prices: FloatArray) -> IntArray:
+    """Code of what costs each group least, of several columns the first."""
+    _, code = shard.passes.least(prices)
+    return _short(shard.numbered(code))
 
 
 def in_question(shard: Shard, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray]:

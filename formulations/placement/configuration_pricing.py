@@ -25,10 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.master import ColumnArrays
 from wattsched.formulations.placement.node_types import NodeTypes
 from wattsched.instances.placement.tables import WHOLE_GPU, TaskTable
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Table
 
 
 @dataclass(frozen=True)
@@ -249,7 +248,7 @@ def _stairs(best: FloatArray) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Patterns(ColumnArrays):
+class Patterns(Table):
     """Patterns of node types.
 
     Parameters

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.master import ColumnArrays
 from wattsched.formulations.placement.fragmentation import Fragmentation, allowed
 from wattsched.instances.placement.instance import PlacementInstance, Request
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TargetWorkload, TaskTable
 from wattsched.perfmodels.node_power import VCPU_PER_CORE, NodePower
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Table
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ def _ints(values: Iterable[int]) -> IntArray:
 
 
 @dataclass(frozen=True)
-class NodeStates(ColumnArrays):
+class NodeStates(Table):
     """States of nodes: what is free on them.
 
     Attributes

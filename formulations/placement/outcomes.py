@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
-from wattsched.formulations.master import ColumnArrays, RestrictedMaster
+from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.placement.data import Hostings, NodeStates, Window
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
-from wattsched.topology.arrays import FloatArray, IntArray, least_by, run_starts
+from wattsched.topology.arrays import FloatArray, IntArray, Table, least_by, run_starts
 
 Counts = NDArray[np.signedinteger[Any]]
 
@@ -29,7 +29,7 @@ _LARGEST_COST = 1e6
 
 
 @dataclass(frozen=True)
-class Outcomes(ColumnArrays):
+class Outcomes(Table):
     """Outcomes of node classes: a multiset of profiles, and the cheapest known way to host it.
 
     Attributes

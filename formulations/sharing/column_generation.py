@@ -7,14 +7,11 @@ so that each also gives a bound:
 
 .. math::
     L = \sum_k m_k \min(u_k, w_k) + \sum_t N_t (\lambda_t + \min(0, \min_{p\ \text{on}\ t} \bar c_p)) + \dots
-
-The first placements are those that look best in a coarser round, in which jobs of a class with nearly as much
-work are taken as equal: its LP is small, and its prices of slots are nearly right for the round itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,20 +21,15 @@ from wattsched.formulations.sharing.columns import (
     Columns,
     SetPartitioning,
     add_entries,
-    all_columns,
     column_costs,
     joined_pairs,
     slots_of,
 )
-from wattsched.formulations.sharing.data import Kinds
 from wattsched.formulations.sharing.decisions import columns_of
 from wattsched.formulations.sharing.heuristics import eaco
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import REDUCED_COST
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by, least_by
-
-BUCKETS = 6
-"""Amounts of work that jobs of a class with the same permissions are told apart by."""
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, least_by
 
 MISSING = 100.0
 """Cost of a job without a place, as a multiple of the dearest one."""
@@ -52,9 +44,6 @@ FEW_PATTERNS = 5_000
 NEW_PATTERNS = 400
 PER_KIND, PER_SLOT = 4, 6
 """Placements added at once for each kind and each slot."""
-
-LIKELY = 8
-"""Placements of each kind to begin with."""
 
 DETOUR = 0.005
 """Reduced cost of a placement that is still of use in the program, relative to the mean cost of a job."""
@@ -186,7 +175,7 @@ def generate(data: SetPartitioning, timer: Timer) -> Generated:
     if known is not None:
         master.add(known.pattern, known.kind, known.slot)
     if len(data.patterns) <= FEW_PATTERNS:
-        master.add(np.arange(len(data.patterns)), *_likely_placements(data))
+        master.add(np.arange(len(data.patterns)), *joined_pairs([]))
     best_bound, best_prices = -np.inf, None
     for _ in range(ROUNDS):
         cost, prices = master.solve()
@@ -270,49 +259,3 @@ def _promising(
         width = len(data.slot_pattern)
         near |= np.isin(columns.kind * width + columns.slot, known.kind * width + known.slot)
     return Columns(columns.pattern, columns.kind[near], columns.slot[near])
-
-
-def _likely_placements(data: SetPartitioning) -> tuple[IntArray, IntArray]:
-    """Placements that look best under the slots' prices of a coarser round."""
-    bucket, kinds, pairs = _buckets(data.kinds), data.kinds, []
-    waiting = np.bincount(bucket, data.waiting * kinds.jobs) / np.bincount(bucket, kinds.jobs)
-    coarser = replace(data, kinds=_merged(kinds, bucket), waiting=waiting)
-    master, columns = PatternMaster(coarser), all_columns(coarser)
-    master.add(columns.pattern, columns.kind, columns.slot)
-    _, prices = master.solve()
-    for k, s in data.of_class:
-        reduced = data.cost_table(k, s) - prices.slot[s]
-        rows, places = np.nonzero(_least_marked(reduced, LIKELY, axis=1, below=np.inf))
-        pairs.append((k[rows], s[places]))
-    return joined_pairs(pairs)
-
-
-def _buckets(kinds: Kinds) -> IntArray:
-    """Bucket of each kind: equal numbers of kinds of the same class and permissions, by work."""
-    timed = np.isfinite(kinds.deadline_s)
-    alike = np.stack([kinds.job_class, timed, kinds.exclusive, kinds.may_wait])
-    _, group = np.unique(alike, axis=1, return_inverse=True)
-    group = group.ravel()
-    order, sizes = np.lexsort((kinds.epochs, group)), np.bincount(group)
-    rank = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    bucket = np.empty(len(group), dtype=np.int64)
-    bucket[order] = group[order] * BUCKETS + rank * BUCKETS // np.repeat(sizes, sizes)
-    _, number = np.unique(bucket, return_inverse=True)
-    return np.asarray(number)
-
-
-def _merged(kinds: Kinds, bucket: IntArray) -> Kinds:
-    """One kind for each bucket, with the mean work and the loosest deadline in relation to it."""
-    jobs = np.bincount(bucket, kinds.jobs)
-    epochs = np.bincount(bucket, kinds.epochs * kinds.jobs) / jobs
-    loosest = largest_by(bucket, kinds.deadline_s / kinds.epochs, len(jobs))
-    _, some = np.unique(bucket, return_index=True)
-    return Kinds(
-        members=tuple(() for _ in jobs),
-        job_class=kinds.job_class[some],
-        jobs=jobs.astype(np.int64),
-        epochs=epochs,
-        deadline_s=loosest * epochs,
-        exclusive=kinds.exclusive[some],
-        may_wait=kinds.may_wait[some],
-    )

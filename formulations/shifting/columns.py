@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.master import ColumnArrays, ColumnPool
+from wattsched.formulations.master import ColumnPool
 from wattsched.formulations.program import Entries
 from wattsched.formulations.shifting.data import CRITERIA, NO_KIND, PAUSE, Horizon
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Table
 
 MOST = 60_000
 """Schedules of all jobs up to which they are listed."""
 
 
 @dataclass(frozen=True)
-class Schedules(ColumnArrays):
+class Schedules(Table):
     """Schedules, each of one job; a job may have several.
 
     Attributes

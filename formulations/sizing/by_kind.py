@@ -25,7 +25,7 @@ from wattsched.formulations.sizing.cutting import add_room_rows
 from wattsched.formulations.sizing.data import allowed, options_in
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows, note_rows
+from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows
 from wattsched.formulations.sizing.objectives import Objective, useful_share
 from wattsched.formulations.sizing.rooms import rooms_of
 from wattsched.formulations.sizing.sleeping import add_uses, awake_parts, nodes_awake, parts_of
@@ -329,14 +329,11 @@ class _Round:
         row[self.order] = np.concatenate([self.own.row, of_parts, self.index])[point[: len(row)]]
         while True:
             try:
-                decision = place(options_in(self.known, every, row), every)
+                return place(options_in(self.known, every, row), every)
             except NoRoomError as error:  # rows by size may let through what cannot be cut from the nodes
                 if (least := self._cheapest_to_stop(row, error.pool)) is None:
                     raise
                 row[least] = WAIT
-                continue
-            note_rows(self.known, decision, row)
-            return decision
 
     def _cheapest_to_stop(self, row: IntArray, pool: int) -> int | None:
         """The job in a pool, of those that may wait, whose waiting costs least more than its `row`."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +13,6 @@ from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE, Coded
-from wattsched.topology.remembered import remembered
 
 UNKNOWN = -2
 """Pool of a job that a decision does not name, or has in a pool that there is not; row that is none."""
@@ -89,55 +85,11 @@ def matching_options(options: Options, decision: Decision) -> IntArray:
     return found
 
 
-class _Made(NamedTuple):
-    """Rows that a decision was made of.
-
-    Attributes
-    ----------
-    names : sequence of str
-    pool : reference to int array
-        Of the rows of the kinds, as others have another one; a decision that is kept does not keep it.
-    row : int array, shape (n_jobs,)
-        That of each job.
-    """
-
-    names: Sequence[str]
-    pool: weakref.ref[IntArray]
-    row: IntArray
-
-
-@remembered
-def _made(decision: Decision) -> list[_Made]:
-    return []
-
-
-def note_rows(known: RoundJobs, decision: Decision, row: IntArray) -> None:
-    """Remember the rows that a decision was made of, `WAIT` for waiting, as long as there is it."""
-    names = known.jobs.names
-    if known.left_out:
-        names, row = [*names, *known.left_out], np.append(row, np.full(len(known.left_out), WAIT))
-    _made(decision)[:] = [_Made(names, weakref.ref(known.configurations.pool), row)]
-
-
 def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
     """Row of its kind that a decision stands for, of every job that is not in a set, shape (n_jobs,).
 
-    `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
+    `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no row of these settings.
     """
-    for made in _made(decision):
-        if made.pool() is known.configurations.pool:
-            found, job = np.full(len(known), UNKNOWN), known.numbers_of(made.names)
-            here = np.flatnonzero(job != NONE)
-            job, row = job[here], made.row[here]
-            found[job] = row
-            # A job may be of another kind than it was.
-            if ((row == WAIT) | (known.configurations.kind[row] == known.kind[job])).all():
-                return found
-    return _looked_up(known, decision)
-
-
-def _looked_up(known: RoundJobs, decision: Decision) -> IntArray:
-    """Row of its kind of every job by the settings that the decision states, `WAIT` or `UNKNOWN`."""
     stated, rows = stated_choices(known, decision), known.configurations
     row = rows.by_setting.first_equal([known.kind, stated.pool, stated.gpus, *stated.settings.values()])
     found = np.where((row == NONE) | (stated.together.codes != NONE), UNKNOWN, row)

@@ -13,23 +13,19 @@ from tests.brute_force.agreement import moves_cost
 from tests.strategies.effort import examples
 from tests.strategies.instances import small_instances, tables
 from wattsched.formulations.kinds import KindProgram, passes, shards
-from wattsched.formulations.sizing import by_kind, matching, mckp
+from wattsched.formulations.sizing import by_kind, mckp
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.data import comparable_jobs, without_options
-from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.matching import matching_rows
+from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.instances.generators import generate
-from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.running.executors import SerialExecutor
 from wattsched.solvers import by_kind as solver
 from wattsched.solvers import price
 from wattsched.solvers.solution import Limits, Solution, listening
-from wattsched.topology.arrays import IntArray
-from wattsched.topology.column import Coded
 from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.checker import check
 
@@ -74,9 +70,8 @@ def test_prices_prove_the_same(instance: Instance, seed: int) -> None:
         ]
         assert bounds[1] == pytest.approx(bounds[0], rel=1e-9, abs=1e-9)
         prices = np.array([named[name] for name in kinds.row_names()])
-        costs, columns = passes.Passes(kinds).least_costs(prices), passes.Passes(kinds).least(prices)
-        assert np.array_equal(costs, columns[0])
-        reduced = kinds.reduced(np.arange(kinds.n_groups), columns[1], prices)
+        costs, columns = passes.Passes(kinds).least(prices)
+        reduced = kinds.reduced(np.arange(kinds.n_groups), columns, prices)
         assert reduced == pytest.approx(costs, rel=1e-9, abs=1e-9)
 
 
@@ -148,12 +143,10 @@ def test_neither_threads_nor_shards_change_a_digit(horizon_s: float, monkeypatch
     rng = np.random.default_rng(7)
     for scale in (0.0, 1e-3, 1.0):
         prices = -scale * rng.exponential(size=kinds.n_rows)
-        threshold, wanted = kinds.threshold(prices, 500), rng.random(shards.CLUSTERS) < 0.5
-        found = []
+        threshold, found = kinds.threshold(prices, 500), []
         for n_shards, threads in ((1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (7, 1)):
             one = replace(spread_over(kinds, n_shards), threads=threads)
-            point, some = one.cheapest(prices), one.cheapest(prices, wanted)
-            assert np.array_equal(some, np.where(wanted[shards.clusters_of(len(point))], point, -1))
+            point = one.cheapest(prices)
             found.append([*one.sums(prices), point, *one.in_question(prices, threshold)])
         for other in found[1:]:
             assert all(np.array_equal(mine, theirs) for mine, theirs in zip(found[0], other, strict=True))
@@ -162,37 +155,22 @@ def test_neither_threads_nor_shards_change_a_digit(horizon_s: float, monkeypatch
         assert kinds.uses_in_all(everyone, point) == pytest.approx(found[0][2].sum(axis=0), rel=1e-12)
 
 
-def test_rows_of_the_last_decision_are_those_that_a_look_at_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_the_last_decision_are_found_in_a_round_of_other_jobs() -> None:
     instance = generate("uniform", jobs=2_000, seed=3)
     known = comparable_jobs(instance)
     model = by_kind.of_kinds(known, OBJECTIVES[instance.objective])
     x = solver.solve(model.program, Limits(gap=1e-3)).x
     assert x is not None
     decision, jobs = model.decode(x, {}), known.jobs
-    looked_up, looks = matching._looked_up, list[int]()
-
-    def look(known: RoundJobs, decision: Decision) -> IntArray:
-        looks.append(len(known))
-        return looked_up(known, decision)
-
-    monkeypatch.setattr(matching, "_looked_up", look)
-    options = jobs.coded("options")
-    swapped = options.codes.copy()
-    swapped[500:700] = options.codes[700:900]
+    rows = matching_rows(known, decision)
+    assert np.array_equal(model.encode(decision), x)
     others = {**jobs.columns, "name": [*jobs.names[:-50], *(f"new{j}" for j in range(50))]}
-    for columns, again in (
-        (jobs.columns, 0),
-        (others, 0),
-        ({**others, "options": Coded(swapped, options.values)}, 1),
-    ):
-        later = comparable_jobs(instance.model_copy(update={"jobs": JobColumns(columns)}))
-        looks.clear()
-        found = matching_rows(later, decision)
-        assert len(looks) == again
-        # A copy is another object, of which nothing is known.
-        assert np.array_equal(found, matching_rows(later, decision.model_copy()))
-        assert (found >= 0).any()
-        assert (found == WAIT).any()
+    later = comparable_jobs(instance.model_copy(update={"jobs": JobColumns(others)}))
+    found = matching_rows(later, decision)
+    assert np.array_equal(found[:-50], rows[:-50])
+    assert (found[-50:] == UNKNOWN).all()
+    assert (found >= 0).any()
+    assert (found == WAIT).any()
 
 
 def test_greedy_leaves_no_cluster_idle_under_many_rows() -> None:

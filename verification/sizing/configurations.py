@@ -24,7 +24,6 @@ from wattsched.topology.arrays import (
     Table,
     largest_by,
     least_by,
-    ranges,
 )
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.column import NONE
@@ -173,15 +172,7 @@ class JobConfigurations:
 
     def stated_as(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
         """Pairs of a place in columns as of `Configurations.stated`, and a configuration that equals it."""
-        kind, every = asked[0], self.every
-        size = np.diff(self.start)[kind]
-        if size.sum() > _ALIKE * len(every):  # a table is sooner made than all are compared
-            return Rows(every.stated).equal(asked)
-        place, row = np.repeat(np.arange(len(kind)), size), ranges(self.start[kind], size)
-        for known, wanted in zip(every.stated[1:], asked[1:], strict=True):
-            same = known[row] == wanted[place]
-            place, row = place[same], row[same]
-        return place, row
+        return Rows(self.every.stated).equal(asked)
 
     def in_sets(self, job: str) -> list[Configuration]:
         """Return the configurations that the job of that name may run as in sets."""
