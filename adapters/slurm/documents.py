@@ -219,6 +219,7 @@ class AccountedRow(Part):
     Cluster: Annotated[Cell, at("cluster")] = ""
     User: Annotated[Cell, at("user")] = ""
     Account: Annotated[Cell, at("account")] = ""
+    JobName: Annotated[Cell, at("name")] = ""
     NodeList: Annotated[Cell, at("nodes")] = ""
     Restarts: Annotated[Cell, at("restart_cnt")] = ""
     steps: list[AccountedStep] = []

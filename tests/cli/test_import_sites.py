@@ -31,7 +31,7 @@ def test_a_site_is_imported_and_replayed(run, tmp_path, monkeypatch):
     assert comments[0] == "imported from Slurm: 48 jobs of 5 users and 3 accounts, 637 GPU h"
     assert "left out: without GPUs, 3 jobs, 0 GPU h" in comments
     assert comments[-1].startswith("doubtful: jobs hold 47 GPUs on 2026-11-03 01:04:32 UTC, of 40 that there")
-    assert head == "job,arrival,duration,gpus,gpu_type,watts,wait,user,account"
+    assert head == "job,arrival,duration,gpus,gpu_type,watts,wait,user,account,job_name"
     assert first.startswith("4101,2026-11-02T07:10:57Z,10606,1,A100,")  # 08:10:57 in Berlin
     replayed = run(
         "replay",

@@ -97,7 +97,7 @@ def table_of(jobs: list[Accounted], name: str = "train") -> str:
     return "\n".join(lines) + "\n"
 
 
-def document_of(jobs: list[Accounted], release: str) -> str:
+def document_of(jobs: list[Accounted], release: str, name: str = "train") -> str:
     """As a release of Slurm says it."""
     rows = []
     for job in jobs:
@@ -109,7 +109,7 @@ def document_of(jobs: list[Accounted], release: str) -> str:
         minutes = None if job.time_limit_s is None else job.time_limit_s / 60
         times |= {"limit": minutes if release < "23.02" else wrapped(minutes)}
         energies = [0.0, job.energy_j] if job.energy_j is not None else []
-        fields: dict[str, Any] = {"user": job.user, "account": job.account}
+        fields: dict[str, Any] = {"user": job.user, "account": job.account, "name": name}
         fields |= {"time": {**times, "submission": job.eligible_s - 50}}
         fields |= {"tres": {"allocated": tres, "requested": tres}}
         fields |= {"array": {"job_id": int(number), "task_id": int(task)}} if task else {}
@@ -128,8 +128,12 @@ def ended(jobs: list[Accounted]) -> list[Accounted]:
     [Accounted("1", "ann", "", "FAILED", 1.7e9, 1.8e9, 0.0, 1, frozenset(), 5.0, ("a1",))], RELEASES[1], ""
 )
 def test_tables_and_documents_say_the_same(jobs: list[Accounted], release: str, name: str) -> None:
-    assert read_accounting(table_of(jobs, name), ZONE) == ended(jobs)
-    assert read_accounting(document_of(jobs, release)) == ended(jobs)
+    for found in (
+        read_accounting(table_of(jobs, name), ZONE),
+        read_accounting(document_of(jobs, release, name)),
+    ):
+        assert found == ended(jobs)
+        assert {job.job_name for job in found} == {name}
 
 
 @given(JOBS, JOBS, st.booleans())
