@@ -229,8 +229,9 @@ CLOSE = 0.8
 """Share of the gap asked for, from the LP on, at which attempts end: the bound is a little below the LP."""
 _BETTER, _PACE = 1e-7, 0.01
 """Part of a score by which a success is better; part of what is missing by which it puts off the end."""
-IDLE_ROUNDS, MISSING_ROUNDS = 60, 300
-"""Attempts at less than that pace before it ends, and while a job finds no schedule in time.
+IDLE_ROUNDS, MISSING_ROUNDS, MISSING_PER_JOB = 60, 300, 10
+"""Attempts at less than that pace before it ends, and while a job finds no schedule in time, where there are
+many jobs, or for each of a few.
 
 Programs over the schedules do more from there on.
 """
@@ -275,7 +276,7 @@ class Insertion:
         enough = self.bound + CLOSE * timer.gap * abs(self.bound + horizon.idle_use[self.objective])
         while n_jobs > 1 and not timer.over():
             missed = len(_missed(decision))
-            most = MISSING_ROUNDS if missed else IDLE_ROUNDS
+            most = min(MISSING_ROUNDS, MISSING_PER_JOB * n_jobs) if missed else IDLE_ROUNDS
             if idle >= most or (score <= enough and is_valid(horizon, decision)):
                 break
             jobs = self._related(decision, count, rng)
