@@ -59,6 +59,13 @@ def cases_dir(data_dir: Path) -> Path:
 
 
 @pytest.fixture
+def as_root() -> None:
+    """Root, who alone may act as another user, or give files away; its tests are skipped else."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may act as another user")
+
+
+@pytest.fixture
 def browser() -> Iterator[Browser]:
     """Debian's chromium; tests that need it are skipped where it is absent."""
     executable = shutil.which("chromium")

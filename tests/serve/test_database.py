@@ -62,10 +62,8 @@ def test_files_that_are_no_journals(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def nobody() -> Iterator[Path]:
+def nobody(as_root: None) -> Iterator[Path]:
     """A folder of root's that the one who asks can read only."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to become somebody else")
     with TemporaryDirectory(prefix="wattsched-") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)

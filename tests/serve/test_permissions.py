@@ -19,7 +19,6 @@ from wattsched.serve.permissions import published_folder
 from .victim import DOCUMENT
 
 NOBODY = 65534
-root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as two users, which root alone can, as in CI")
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def test_a_journal_is_its_owners_alone(tmp_path: Path) -> None:
         Journal(tmp_path / "state" / "j.db")
 
 
-@root
+@pytest.mark.usefixtures("as_root")
 def test_nobody_locks_a_journal(shared_folder: Path) -> None:
     path = shared_folder / "j.db"
     with Journal(path) as journal:
@@ -76,7 +75,7 @@ def test_nobody_locks_a_journal(shared_folder: Path) -> None:
         assert journal.sessions() == ["s"]
 
 
-@root
+@pytest.mark.usefixtures("as_root")
 @pytest.mark.parametrize("part", ["", "-lock", "-wal", "-token"])
 def test_what_somebody_else_laid_there_is_refused(shared_folder: Path, part: str) -> None:
     from wattsched.serve.tokens import Tokens
@@ -96,7 +95,7 @@ def test_what_somebody_else_laid_there_is_refused(shared_folder: Path, part: str
         Tokens.own(path) if part == "-token" else Journal(path)
 
 
-@root
+@pytest.mark.usefixtures("as_root")
 def test_settings_of_jobs_are_read_by_all_and_written_by_one(tmp_path: Path, shared_folder: Path) -> None:
     folder = tmp_path / "settings"
     folder.mkdir()
@@ -110,7 +109,7 @@ def test_settings_of_jobs_are_read_by_all_and_written_by_one(tmp_path: Path, sha
         published_folder(shared_folder / "settings")
 
 
-@root
+@pytest.mark.usefixtures("as_root")
 @pytest.mark.parametrize("where", ["file", "folder", "folder of a link"])
 def test_links_of_others_are_not_written_through(tmp_path: Path, shared_folder: Path, where: str) -> None:
     (tmp_path / "mine").mkdir()
@@ -137,7 +136,7 @@ def test_links_of_others_are_not_written_through(tmp_path: Path, shared_folder: 
     assert ours.read_text() == "new"
 
 
-@root
+@pytest.mark.usefixtures("as_root")
 def test_a_file_keeps_its_owner_and_mode(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_text("old")

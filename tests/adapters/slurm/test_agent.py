@@ -180,7 +180,7 @@ def test_links_pipes_and_files_for_all_to_write_are_no_settings_and_no_reports(
     assert written_in(settings) == {}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user, which root alone can, as in CI")
+@pytest.mark.usefixtures("as_root")
 def test_files_of_others_are_no_settings_and_no_reports(agent: Callable[..., Any], tmp_path: Path) -> None:
     settings = tmp_path / "settings"
     ask(tmp_path, "2")

@@ -114,12 +114,11 @@ def test_what_a_change_makes_one_of_those_is_held_and_tagged(change: str, record
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PLUGINS, reason="runs Slurm with its plugin for Lua, which CI installs")
 def test_a_real_slurmctld_asks_the_guard(
     load_script: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emulated = load_script("emulated_slurm")
-    if why := emulated.missing():
+    if why := emulated.missing() or ("" if PLUGINS else "Slurm's plugin for Lua is not installed"):
         pytest.skip(why)
     cluster = emulated.EmulatedSlurm(folder, 1)
     with (folder / "slurm.conf").open("a") as conf:
