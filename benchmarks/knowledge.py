@@ -4,14 +4,14 @@
 
 Replays are of the six grounds of benchmarks/grounds.py, on which nothing was chosen. What ran before are all
 days of the trace before that of the ground. No public trace tells time limits: they are drawn here, 3 to 10
-times the duration. Durations are foretold hour by hour, on traces of which nothing was chosen either.
+times the duration. Durations are foretold hour by hour, on all days of the same traces.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -22,13 +22,11 @@ from scipy.stats import gmean
 from benchmarks.harness import Asked, data, in_processes, run, say, table
 from benchmarks.replays import HELD_OUT, OURS, RULE, Case, Figures, cases_of
 from wattsched.instances.traces import TraceJob
-from wattsched.instances.traces.job_lists import read_itp, read_pai, read_philly
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.perfmodels.durations import Coverage, Durations
 from wattsched.replay.jobs.bound.clairvoyant import bound_of, parts_of
-from wattsched.replay.jobs.knowledge import HALF_LIFE_S, Knows
+from wattsched.replay.jobs.knowledge import Knows
 from wattsched.replay.jobs.trace import Trace
-from wattsched.topology.arrays import FloatArray, IntArray
 
 LIMITS = (3.0, 10.0)
 """Least and most that a limit is drawn above a duration."""
@@ -110,15 +108,6 @@ def replays(asked: Asked) -> str:
 
 # -- durations -------------------------------------------------------------------------------------------
 
-PHILLY = "philly-2017/philly_jobs.csv.gz"
-TRACES: dict[str, Callable[[], list[TraceJob]]] = {
-    "ITP 01": lambda: read_itp(data("itp-elasticflow-2021/raw/cluster01.csv")),
-    "ITP 05": lambda: read_itp(data("itp-elasticflow-2021/raw/cluster05.csv")),
-    "ITP 08": lambda: read_itp(data("itp-elasticflow-2021/raw/cluster08.csv")),
-    "Philly 6c71a0": lambda: read_philly(data(PHILLY), "6c71a0"),
-    "Philly 11cb48": lambda: read_philly(data(PHILLY), "11cb48"),
-    "PAI": lambda: read_pai(data("alibaba-pai-2020/pai_100k_year.csv.gz"), "h"),
-}
 SHARES = (0.5, 0.9)
 AGES_S = (0.0, S_PER_H)
 WARM_S = 7 * S_PER_DAY
@@ -150,7 +139,10 @@ def foretold(jobs: Sequence[TraceJob]) -> dict[tuple[float, float], list[bool]]:
             covers[key].saw(covered=covered)
         if now_s // S_PER_H > looked_h:
             looked_h = now_s // S_PER_H
-            model = learned(begin_s, ran_s, group, looked_h * S_PER_H)
+            since_s = looked_h * S_PER_H - begin_s
+            model = Durations.fit(
+                ran_s.clip(0.0, np.maximum(since_s, 0.0)), since_s >= ran_s, since_s, [group]
+            )
         for share in SHARES:
             key = age_s, share
             level = covers[key].level
@@ -162,22 +154,15 @@ def foretold(jobs: Sequence[TraceJob]) -> dict[tuple[float, float], list[bool]]:
     return told
 
 
-def learned(begin_s: FloatArray, ran_s: FloatArray, group: IntArray, now_s: float) -> Durations:
-    """Durations as they are known at a moment."""
-    since_s = np.maximum(now_s - begin_s, 0.0)
-    weight = np.where(begin_s < now_s, 0.5 ** (since_s / HALF_LIFE_S), 0.0)
-    return Durations.fit(np.minimum(ran_s, since_s), since_s >= ran_s, weight, [group])
-
-
 def durations(asked: Asked) -> str:
     """The table of quantiles."""
 
     def rows() -> Iterator[list[str]]:
-        for name, read in TRACES.items():
-            told = foretold(read()[: 2_000 if asked.quick else None])
-            say(name)
+        for ground in HELD_OUT:
+            told = foretold(ground.read(data(ground.file))[: 2_000 if asked.quick else None])
+            say(ground.name)
             yield [
-                name,
+                ground.name.partition(",")[0],
                 *(f"{len(told[age_s, SHARES[0]]):,}" for age_s in AGES_S),
                 *(f"{100 * np.mean(told[age_s, share]):.1f}" for age_s in AGES_S for share in SHARES),
             ]

@@ -30,6 +30,8 @@ EDGES_S = np.concatenate([[0.0], FIRST_S * GROWTH ** np.arange(INTERVALS - 1)])
 """Begins of the intervals, shape (INTERVALS,); the last one has no end in truth."""
 
 LENGTHS_S = np.diff(EDGES_S, append=EDGES_S[-1] * GROWTH)
+HALF_LIFE_S = 14 * 86_400.0
+"""Age at which a run counts half."""
 PRIOR_RUNS, ROOT_RUNS, SCALE_S = 20.0, 1.0, 600.0
 """Runs that a coarser group counts for, those that Lomax's distribution counts for, and its scale s."""
 
@@ -60,7 +62,7 @@ class Durations:
 
     @classmethod
     def fit(
-        cls, duration_s: FloatArray, ended: BoolArray, weight: FloatArray, groups: Sequence[IntArray]
+        cls, duration_s: FloatArray, ended: BoolArray, since_s: FloatArray, groups: Sequence[IntArray]
     ) -> Durations:
         """Learn the distributions of the finest groups from runs.
 
@@ -69,13 +71,14 @@ class Durations:
         duration_s : float array, shape (n_runs,)
             How long each ran, or has run so far.
         ended : bool array, shape (n_runs,)
-        weight : float array, shape (n_runs,)
-            Runs that each counts for.
+        since_s : float array, shape (n_runs,)
+            How long ago each began: they count half as much for every `HALF_LIFE_S`, and below 0 not at all.
         groups : sequence of int arrays
             Numbers from 0 on of the group of each run, from the coarsest partition to the finest; each group
             is a part of one of the partition before.
         """
         survival = cls.unknown().survival
+        weight = np.where(since_s < 0, 0.0, 0.5 ** (np.maximum(since_s, 0.0) / HALF_LIFE_S))
         of, runs = np.zeros(len(duration_s), dtype=np.int64), ROOT_RUNS
         interval, reached = _place(duration_s)
         for number in [np.zeros_like(of), *groups]:
@@ -119,11 +122,11 @@ class Durations:
         least_s = np.where(possible & (ending > 0), served_s / np.where(ending > 0, ending, 1.0), np.inf)
         return np.asarray(least_s.min(axis=1))
 
-    def quantile_s(self, group: IntArray, age_s: FloatArray, share: FloatArray | float) -> FloatArray:
+    def quantile_s(self, group: IntArray, age_s: FloatArray, share: float) -> FloatArray:
         """Return the durations that a share of the runs of some ages does not exceed, shape (n,)."""
         survival, run, (interval, part) = self.survival[group], np.arange(len(group)), _place(age_s)
         here, later = survival[run, interval], survival[run, interval + 1]
-        target = (here + (later - here) * part) * (1.0 - np.asarray(share))
+        target = (here + (later - here) * part) * (1.0 - share)
         end = np.minimum((survival > target[:, None]).sum(axis=1) - 1, INTERVALS - 1)
         high, low = survival[run, end], survival[run, end + 1]
         part = np.clip((high - target) / np.where(high > low, high - low, 1.0), 0.0, 1.0)

@@ -23,13 +23,12 @@ from wattsched.reading.inputs import echo
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep, Steps
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
 from wattsched.replay.jobs.caps import Caps
-from wattsched.replay.jobs.knowledge import KNOWLEDGE, Knows, known_of
-from wattsched.replay.jobs.policies import base_of, policy_of
+from wattsched.replay.jobs.knowledge import KNOWLEDGE, Knows, known_of, known_under
+from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.job_sources import File
-from wattsched.report.replays import EXACT
 from wattsched.topology.arrays import FloatArray
 
 LEAST_ROUND_S, RAMP_STEP_S = 1e-3, 60.0
@@ -295,7 +294,7 @@ class Scene:
             budget=context.budget,
             tariff=self.tariff,
             caps=context.caps,
-            knows="exact" if EXACT in name or base_of(name) == "clairvoyant" else self.knows,
+            knows=known_under(name, self.knows),
         )
 
 

@@ -23,8 +23,8 @@ from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.caps import CapError
-from wattsched.replay.jobs.knowledge import Knows, known_of
-from wattsched.replay.jobs.outcome import KNOWS, Outcome
+from wattsched.replay.jobs.knowledge import BLIND, Knows, known_of, known_under
+from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import base_of, require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, record_of
@@ -203,9 +203,9 @@ def savings(
     drawn = SEEDS if source.draws else SEEDS[:1]
     traces = source.traces(cluster, drawn if seeds is None else seeds)
     one_trace = next(iter(traces.values()))
-    knows = settings.knows or known_of(one_trace)
-    last = policies[-1]
-    if knows != "exact" and KNOWS[base_of(last)] and EXACT not in last and last + EXACT not in policies:
+    knows, last = settings.knows or known_of(one_trace), policies[-1]
+    guesses = base_of(last) not in BLIND and known_under(last, knows) != "exact"
+    if guesses and last + EXACT not in policies:
         policies = [*policies[:-1], last + EXACT, last]
     if "account" in by and not any(one.account for one in one_trace.records):
         raise ValueError("by: the trace names no account")
@@ -454,12 +454,11 @@ def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing, kn
         "price": "ahead of time where that is worth it, by policies that learn a price, by others evenly",
         "none": "whenever policies like",
     }
-    all_known = knows == "exact"
+    beside = ", as no scheduler does" if knows == "exact" else "; those with +exact with exact ones"
     models = "the models that jobs train are drawn by seed where the trace does not name them"
     return [
         "rates and watts are those of the performance models, not of this cluster",
-        f"policies decide with {DURATIONS[knows]}{', as no scheduler does' if all_known else ''}",
-        *([] if all_known else ["a policy with +exact behind its name knows durations exactly"]),
+        f"policies decide with {DURATIONS[knows]}{beside}",
         *([models] if source.draws else []),
         f"jobs may change {changes} from round to round, and lose the time of a restart",
         f"every {settings.period_s / S_PER_H:g} h have their own budget; what they leave is not for later",

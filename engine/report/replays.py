@@ -122,7 +122,7 @@ TABLES: dict[tuple[str, str], dict[str, Cell]] = {
         "makespan": _of("makespan_s", duration),
         "rho": _of("rho_mean", lambda rho: number(rho, 3)),
         "rho > 1": _of("unfair_fraction", percent),
-        "knows durations": lambda runs: runs[0].knows_durations or "",
+        "knows durations": lambda runs: runs[0].knows_durations,
     },
     (
         "Cluster",

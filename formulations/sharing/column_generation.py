@@ -171,11 +171,9 @@ def generate(data: SetPartitioning, timer: Timer) -> Generated:
     known = None if decision is None else columns_of(data, decision)
     single = patterns.size == 1
     alone = [data.admitted(kinds, slots[single[patterns.pattern[slots]]]) for kinds, slots in data.of_class]
-    master.add(np.flatnonzero(single), *joined_pairs(alone))
+    master.add(np.flatnonzero(single | (len(patterns) <= FEW_PATTERNS)), *joined_pairs(alone))
     if known is not None:
         master.add(known.pattern, known.kind, known.slot)
-    if len(data.patterns) <= FEW_PATTERNS:
-        master.add(np.arange(len(data.patterns)), *joined_pairs([]))
     best_bound, best_prices = -np.inf, None
     for _ in range(ROUNDS):
         cost, prices = master.solve()

@@ -12,19 +12,21 @@ from typing import Literal, Protocol, get_args
 
 import numpy as np
 
-from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.durations import Durations
 from wattsched.replay.jobs.trace import Trace
+from wattsched.report.replays import EXACT
 from wattsched.topology.arrays import FloatArray, IntArray, alike
 
 Knows = Literal["exact", "limit", "history", "nothing"]
 KNOWLEDGE: tuple[Knows, ...] = get_args(Knows)
 
+BLIND = ("fifo", "tiresias-2dlas", "elasticflow", "gavel-max-min", "sia", "gandiva", "eaco")
+"""Policies that do not decide by how long jobs take."""
 LEAST_S = 60.0
 """Least that a job is taken to have left, on the GPUs that it asked for, where it is not known."""
-HALF_LIFE_S, LEARN_S, REVIEW_S = 14 * S_PER_DAY, S_PER_H, 300.0
-"""Age at which a run counts half, time between two looks at what has run, and between two decisions at least,
-since the longer a job runs, the more it may have left."""
+LEARN_S, REVIEW_S = S_PER_H, 300.0
+"""Time between two looks at what has run, and between two decisions at most, as an index changes with age."""
 ENOUGH = 20
 """Runs before those replayed from which one would learn."""
 
@@ -150,8 +152,7 @@ class Learned:
         here, replayed = runs.before + jobs, slice(runs.before, None)
         ended[replayed], ran_s[replayed] = since_s[replayed] >= 0, runs.duration_s[replayed]
         ended[here], ran_s[here] = False, age_s
-        weight = np.where(since_s < 0, 0.0, 0.5 ** (np.maximum(since_s, 0.0) / HALF_LIFE_S))
-        self.survival = Durations.fit(ran_s, ended, weight, runs.groups).survival
+        self.survival = Durations.fit(ran_s, ended, since_s, runs.groups).survival
         self._looked_s = time_s
 
 
@@ -170,6 +171,11 @@ def known_of(trace: Trace) -> Knows:
     if len(trace.history) >= ENOUGH:
         return "history"
     return "limit" if any(job.time_limit_s is not None for job in trace.records) else "exact"
+
+
+def known_under(policy: str, knows: Knows) -> Knows:
+    """Return what a policy of a name knows of durations where others know so much."""
+    return "exact" if EXACT in policy or policy.startswith("clairvoyant") else knows
 
 
 def knowledge_of(knows: Knows, trace: Trace) -> Knowledge | None:

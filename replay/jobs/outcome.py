@@ -15,17 +15,9 @@ from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
 from wattsched.replay.jobs.budget import Ledger
 from wattsched.replay.jobs.caps import ROUNDING, Caps
-from wattsched.replay.jobs.knowledge import Knows
+from wattsched.replay.jobs.knowledge import BLIND, Knows
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
-
-KNOWING = (
-    "sizing clairvoyant elastic elastic-makespan elastic-progress elastic-completion backfill sidecar "
-    "termination srtf optimus powerflow greenflow"
-)
-BLIND = "fifo tiresias-2dlas elasticflow gavel-max-min sia gandiva eaco"
-KNOWS = dict.fromkeys(KNOWING.split(), True) | dict.fromkeys(BLIND.split(), False)
-"""By policy, whether it decides by how long jobs take."""
 
 DIGITS = 9
 """Significant digits of numbers in CSV files."""
@@ -156,10 +148,9 @@ class Outcome:
     knows: Knows = "exact"
 
     @property
-    def knows_durations(self) -> str | None:
-        """As `knows`; "no" of a policy that does not decide by durations, None of an unknown one."""
-        uses = KNOWS.get(self.policy.partition("+")[0])
-        return None if uses is None else self.knows if uses else "no"
+    def knows_durations(self) -> str:
+        """As `knows`; "no" of a policy that does not decide by durations."""
+        return "no" if self.policy.partition("+")[0] in BLIND else self.knows
 
     @property
     def jct_s(self) -> FloatArray:
@@ -190,9 +181,8 @@ class Summary:
 
     Attributes
     ----------
-    knows_durations : {"exact", "limit", "history", "nothing", "no"}, optional
-        How the policy knows how long jobs take; "no" for one that does not decide by it, None for one that is
-        not of `policies`.
+    knows_durations : {"exact", "limit", "history", "nothing", "no"}
+        How the policy knows how long jobs take; "no" for one that does not decide by it.
     jct_mean_s, jct_median_s, jct_p95_s, jct_p99_s : float
         Completion time: from arrival to completion.
     queueing_mean_s : float
@@ -229,7 +219,7 @@ class Summary:
     """
 
     policy: str
-    knows_durations: str | None
+    knows_durations: str
     jobs: int
     jct_mean_s: float
     jct_median_s: float

@@ -17,7 +17,7 @@ def fitted(duration_s, ended=None, groups=()) -> Durations:
     duration_s = np.array(duration_s, dtype=float)
     ended = np.ones(len(duration_s), dtype=bool) if ended is None else np.array(ended)
     groups = [np.array(group) for group in groups]
-    return Durations.fit(duration_s, ended, np.ones(len(duration_s)), groups)
+    return Durations.fit(duration_s, ended, np.zeros(len(duration_s)), groups)
 
 
 runs = st.lists(st.tuples(st.integers(1, INTERVALS - 2), st.booleans()), min_size=1, max_size=30)
