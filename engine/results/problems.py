@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from wattsched.environment.extras import late
 from wattsched.formulations import external
 from wattsched.formulations.counts import Cases
+from wattsched.formulations.family import Family
 from wattsched.formulations.infeasibility import InfeasibilityProof, ShortRow, describe_limit, is_limit
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
@@ -75,6 +76,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     in_place : callable
         Data to the same where no job is to move whose moves cost something that options do not say; None
         where there is none.
+    family : callable
+        Data and objective to the family of programs that they are; None where they are one.
     refute : callable
         Data and certificate prices to the proof that there is no decision, or None where they prove none.
     former : mapping of str to str
@@ -106,6 +109,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     may_grow: Callable[[str], bool] | None = is_limit
     refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
     in_place: Callable[[DataT], DataT | None] = lambda data: None
+    family: Callable[[DataT, str], Family | None] = lambda data, objective: None
     former: Mapping[str, str] = field(default_factory=dict)
     traces_pareto: bool = False
     branch: Callable[..., Cases[DecisionT] | None] | None = None
@@ -206,6 +210,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         describe=describe,
         may_grow=None,
         in_place=late("formulations.sizing.rooms:in_place"),
+        family=late("formulations.sizing.uncertain_round:family_of"),
         former={"completion": "total-completion", "flow": "work-value"},
         adapt=algebra.adapt,
     )

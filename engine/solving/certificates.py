@@ -139,9 +139,7 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         without_prices = call.prover({}, ())
     if without_prices.bound is None or not np.isfinite(without_prices.excess):
         return None
-    # The excess is of the bound over what any decision could cost.
-    dearest = call.sign * without_prices.bound - without_prices.excess
-    value = dearest + _EXCESS * max(1.0, abs(dearest))
+    value = _dearer_than_any(call, without_prices)
     proof, nodes = Proof(), list[Node]()
     if model.program.by_kind or model.program.bottleneck is not None:
         proof, nodes = _by_prices(call, model)
@@ -155,10 +153,24 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     return Certificate(prices={}, bound=proof.bound, price_bound=without_prices.bound, tree=nodes)
 
 
+def dearer_than_any(call: Call) -> float:
+    """Return a cost that no decision reaches; infinite where that is not known."""
+    without_prices = call.prover({}, ())
+    known = without_prices.bound is not None and np.isfinite(without_prices.excess)
+    return _dearer_than_any(call, without_prices) if known else np.inf
+
+
+def _dearer_than_any(call: Call, without_prices: Proof) -> float:
+    """Return a cost above the dearest: the excess is of the bound over what any decision could cost."""
+    assert without_prices.bound is not None
+    dearest = call.sign * without_prices.bound - without_prices.excess
+    return dearest + _EXCESS * max(1.0, abs(dearest))
+
+
 def rounded_up(call: Call, certificate: Certificate, objective: float) -> Certificate:
     """Certificate with an objective as its bound, if the independent proof reaches it but for rounding."""
     with call.timer.phase("prove"):
-        proof = _verified(call, certificate.tree) if certificate.tree else call.prover(certificate.prices, ())
+        proof = verified(call, certificate.tree) if certificate.tree else call.prover(certificate.prices, ())
     sign = call.sign
     if proof.reach is None or sign * proof.reach < sign * objective:
         return certificate
@@ -205,7 +217,7 @@ def certificate_of(
     nodes = [Node(**node) for node in cases.nodes]
     with call.timer.phase("prove"):
         by_prices = call.prover(cases.prices, ())
-        proof = by_prices if len(nodes) == 1 else _verified(call, nodes)
+        proof = by_prices if len(nodes) == 1 else verified(call, nodes)
     if by_prices.bound is None or proof.bound is None or (none and proof.excess <= 0):
         return None
     most = _LARGEST if none else np.inf
@@ -229,6 +241,11 @@ def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
     limits_s = [s for s in (call.prove_s, left_s) if s is not None]
     most = tree.MOST_NODES if call.prove_s is not None else work // max(1, program.n_columns)
     return Timer(min(limits_s, default=None)), min(most, tree.MOST_NODES)
+
+
+def nodes_of_tree(call: Call, model: Model[Any], value: float, prices: FloatArray) -> list[Node]:
+    """Nodes of a tree over choices that proves a value, or as much of it as time and nodes allow."""
+    return _by_tree(call, model, value, prices)[1]
 
 
 def _by_tree(
@@ -260,7 +277,7 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
             most = int(min(most, 2 * _VERIFYING * left_s / leaf_s))
         grown = tree.prove(counts.program, value, timer.share(1.0 - _VERIFYING), counts=counts, nodes=most)
         nodes = [_counted(counts, node) for node in grown.nodes]
-        return _verified(call, nodes), nodes
+        return verified(call, nodes), nodes
 
 
 def _by_splits(
@@ -274,7 +291,7 @@ def _by_splits(
         grown = tree.prove(model.listed, value, timer, prices=prices, nodes=most)
         nodes = _nodes_of_splits(model, grown)
         if prices is None:  # the program's own bound is not what they prove
-            return _verified(call, nodes), nodes
+            return verified(call, nodes), nodes
         return Proof(bound=model.program.reported(grown.bound)), nodes
 
 
@@ -286,7 +303,7 @@ def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
     with call.timer.phase("prove"):
         prices, _ = dual_prices(model.program, call.timer.remaining_s())
         nodes = [Node(prices=model.named_prices(prices))]
-        return _verified(call, nodes), nodes
+        return verified(call, nodes), nodes
 
 
 def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
@@ -300,10 +317,10 @@ def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, 
     with call.timer.phase("prove"):
         grown = tree.prove_threshold(bottleneck, value, timer, most)
         nodes = [] if grown is None else _nodes_of_splits(model, grown)
-        return _verified(call, nodes), nodes
+        return verified(call, nodes), nodes
 
 
-def _verified(call: Call, nodes: list[Node]) -> Proof:
+def verified(call: Call, nodes: list[Node]) -> Proof:
     """Return what the independent proof makes of a tree's nodes, nothing of none."""
     if not nodes:
         return Proof()

@@ -49,6 +49,7 @@ from wattsched.verification.sizing.rows import (
     sleeping_in,
 )
 from wattsched.verification.sizing.splits import Allowed, Splits, States, states
+from wattsched.verification.sizing.uncertainty import FIELD, OBJECTIVE, Deviations, Piece, Thresholds
 from wattsched.verification.tree import Prover as ProverOfSplits
 from wattsched.verification.tree import Taken
 
@@ -90,18 +91,31 @@ class Prover(ProverOfSplits):
         allowed, of_nodes = self.splits.allowed(taken), states(self.nodes, taken)
         try:
             self._require_configurations()
-            return self._proof(charged, allowed, of_nodes)
+            return self._proof(charged, allowed, of_nodes, self._pieces(taken))
         except NoOptionError:
             bound = math.inf if self.sense == "min" else -math.inf
             return Proof([], bound, bound, excess=math.inf, exact=True)
         except ValueError as error:
             return Proof([f"certificate: {error}"])
 
-    def _proof(self, charged: Mapping[str, float], allowed: Allowed, of_nodes: States) -> Proof:
-        """Return the proof from charges for a unit of rows, and from what splits leave to jobs and nodes."""
+    def _proof(
+        self,
+        charged: Mapping[str, float],
+        allowed: Allowed,
+        of_nodes: States,
+        pieces_of_rows: Mapping[str, Piece],
+    ) -> Proof:
+        """Return the proof from charges for a unit of rows, and from what splits leave to jobs and nodes.
+
+        Besides, each charged row and the objective are charged for their `pieces_of_rows`, where they have one.
+        """
         charged = _no_less_for_more(self.configurations.pools, charged)
         paid = prices_of(self.rows, charged)
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
+        for name, piece in pieces_of_rows.items():
+            if price := Fraction(1 if name == OBJECTIVE else charged.get(name, 0.0)):
+                paid[piece] = price
+                used.append((Row("room", {}, -piece.besides), price))
         pieces, of_node = self._cut_up(charged)
         least, size = self._least_of_nodes(paid, of_node, of_nodes)
         # What pieces and sleeping nodes add to the bound, as limits of rows that are charged 1.
@@ -117,6 +131,52 @@ class Prover(ProverOfSplits):
         if self.sense == "max":
             bound, honest = -bound, -honest
         return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
+
+    @cached_property
+    def _thresholds(self) -> Thresholds | None:
+        """Thresholds of the uncertain power caps and of the objective; None where nothing is uncertain."""
+        uncertainty, near = self.instance.uncertainty, self.near
+        if uncertainty is None:
+            return None
+        parts = [(part, part.jobs.repeat(part.counts)) for part in near.parts()]
+        worths = [
+            (w, job) for part, ran in parts for w, job in ((part.running, ran), (part.waiting, part.jobs))
+        ]
+        possible, job = (
+            np.concatenate(each) for each in zip(*((w.possible, j) for w, j in worths), strict=True)
+        )
+        watts = {
+            name: tuple(near.uses[use] for use in row.uses if use[0] == "watt" and use in near.uses)
+            for name, row in self.rows.items()
+            if name.partition(":")[0] == "power_w"
+        }
+        deviation_w, watt = (
+            np.concatenate([w.deviation_w for w, _ in worths]),
+            np.concatenate([w.watt for w, _ in worths]),
+        )
+        deviations = {
+            name: Deviations.of(
+                inside := np.where(np.isin(watt, uses), deviation_w, 0.0), inside, possible, job
+            )
+            for name, uses in watts.items()
+        }
+        slower, size = (
+            np.concatenate([w.slower for w, _ in worths]),
+            np.concatenate([w.slower_size for w, _ in worths]),
+        )
+        deviations[OBJECTIVE] = Deviations.of(slower, size, possible, job)
+        return Thresholds(uncertainty, deviations, watts)
+
+    def _pieces(self, taken: Sequence[Taken]) -> Mapping[str, Piece]:
+        """Pieces of the worst cases that splits of thresholds leave; a NoOptionError where they leave none."""
+        if self._thresholds is None:
+            if any(FIELD in split for split, *_ in taken):
+                raise ValueError("a split has a 'threshold', but nothing is uncertain")
+            return {}
+        pieces = self._thresholds.pieces(taken)
+        if pieces is None:
+            raise NoOptionError
+        return pieces
 
     def _cut_up(self, charged: Mapping[str, float]) -> tuple[Fraction, dict[str, Fraction]]:
         """Return the largest charge for pieces that nodes can be cut up into, each size at its price.
@@ -178,6 +238,10 @@ class Prover(ProverOfSplits):
         each = (nodes * cost_of(self.instance, each_w) for each_w, nodes in self.nodes.values())
         return sum(each, Fraction(0))
 
+    def dearest_deviation(self) -> Fraction:
+        """Return a cost in the objective that no worst case of uncertain rates exceeds."""
+        return Fraction(0) if self._thresholds is None else self._thresholds.dearest()
+
     def least_costs(self, paid: RowPrices, allowed: Allowed) -> tuple[LeastCosts, bool]:
         """Return the jobs' least costs at prices among what splits allow; True if computed in rationals."""
         options, near = self._options_at(paid)
@@ -230,7 +294,7 @@ def _bound_on_sum(
     # Costs of changes may have cancelled costs of options before they got here.
     size += Fraction(total(prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
-    most = cheapest.dearest + prover.dearest_nodes()  # no decision costs more
+    most = cheapest.dearest + prover.dearest_nodes() + prover.dearest_deviation()  # no decision costs more
     # The size of the costs alone: a forger could choose prices that make any rounding look honest.
     unit = max(Fraction(1), cheapest.worth + prover.dearest_nodes())
     reach = _claimed(bound.high, abs(bound.high) + size, unit)

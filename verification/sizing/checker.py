@@ -14,6 +14,7 @@ import numpy as np
 from wattsched.instances.errors import require
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.uncertainty import Uncertainty
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
@@ -26,6 +27,7 @@ from wattsched.verification.sizing.pools import Places, Pool, block_of, places_o
 from wattsched.verification.sizing.rows import awake_w, sleepers
 from wattsched.verification.sizing.tenants import drawn_j
 from wattsched.verification.sizing.tenants import faults as quota_faults
+from wattsched.verification.sizing.uncertainty import worst_case
 
 
 def check(instance: Instance, decision: Decision) -> Report:
@@ -36,7 +38,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size
     or pool, or stop), ``migrations`` (those that keep their configuration but on other GPUs) and, where there
     is such a thing, ``change_cost``, what the objective pays for changes, ``goodput`` under a least one, and
-    ``nodes_asleep``. The objective is None when some job does nothing that it could do. Jobs without options
+    ``nodes_asleep``, and with uncertain watts ``worst_power_w``, those of the worst case. The objective is None when some job does nothing that it could do. Jobs without options
     wait, and are in none of this.
     """
     require("instance", instance, (Instance,), "an Instance")
@@ -75,6 +77,9 @@ def check(instance: Instance, decision: Decision) -> Report:
     }
     faults += _over_caps(instance, pools, drawn.power_w)
     faults += budget_faults(instance.budgets, totals, TOLERANCE)
+    if instance.uncertainty is not None:
+        totals["worst_power_w"] = totals["power_w"] + drawn.beyond_w(instance.uncertainty)
+        faults += _over_caps_at_worst(instance, instance.uncertainty, drawn, totals["worst_power_w"])
     faults += [*_over_quotas(instance, outcomes), *_too_little(instance, totals)]
     objective = None
     if instance.objective not in OBJECTIVES:
@@ -147,7 +152,7 @@ class _Drawn:
         asleep: list[IntArray],
         woken: list[IntArray],
     ):
-        self._instance, self._outcomes = instance, outcomes
+        self._instance, self._outcomes, self.pools = instance, outcomes, pools
         types, runs, assigned = instance.cluster.gpu_types, outcomes.runs, outcomes.assigned
         self._idle_w = np.array([types[pool.gpu_type].idle_power_w for pool in pools.values()])
         assignment = outcomes.assignment[runs]
@@ -172,6 +177,16 @@ class _Drawn:
             self.idle_w[name] = idle * idle_w + servers_w
             self.power_w[name] = total([(idle - busy) * idle_w + servers_w, *self._busy_w[here].tolist()])
 
+    def beyond_w(self, uncertainty: Uncertainty, domain: str | None = None) -> float:
+        """Watts beyond those of the options in the worst case, of all pools or of those in a power domain."""
+        outcomes = self._outcomes
+        share = uncertainty.of_jobs(outcomes.configurations.jobs, "power_deviation")[outcomes.jobs]
+        deviation_w = share[outcomes.runs] * self._busy_w
+        if domain is not None:
+            inside = [domain in pool.domains for pool in self.pools.values()]
+            deviation_w = deviation_w[np.array(inside, dtype=bool)[self._pool]]
+        return worst_case(uncertainty, deviation_w)
+
     def woken_j(self) -> float:
         """Energy of the nodes that jobs keep awake, without that of jobs, in the scope of the budgets."""
         return self.woken_w * self._instance.round_s if self._instance.budgets.scope == "round" else 0.0
@@ -194,6 +209,21 @@ class _Drawn:
         """Energy in the scope of the budgets."""
         idle_w = self.idle_w.values() if self._instance.budgets.scope == "round" else ()
         return total([*self.by_job_j().tolist(), *(watts * self._instance.round_s for watts in idle_w)])
+
+
+def _over_caps_at_worst(
+    instance: Instance, uncertainty: Uncertainty, drawn: _Drawn, worst_w: float
+) -> Iterator[str]:
+    """Yield a fault for every power cap that holds as options state their watts, but not in the worst case."""
+    cap_w = instance.budgets.power_w
+    if cap_w is not None and exceeds(worst_w, cap_w, TOLERANCE):
+        yield f"budgets.power_w: the decision needs {worst_w:.9g} W in the worst case, the budget is {cap_w:.9g} W"
+    for domain in instance.cluster.power_domains:
+        inside = (drawn.power_w[name] for name, pool in drawn.pools.items() if domain.name in pool.domains)
+        draws_w = total([domain.reserved_w, *inside, drawn.beyond_w(uncertainty, domain.name)])
+        if exceeds(draws_w, domain.power_cap_w, TOLERANCE):
+            at_worst = f"draws {draws_w:.9g} W in the worst case"
+            yield f"power domain '{domain.name}' {at_worst}, its cap is {domain.power_cap_w:.9g} W"
 
 
 def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, float]) -> Iterator[str]:
