@@ -41,6 +41,10 @@ class Family(ABC):
         """Return the parameters that suit a decision best: at these its member of the family is exact."""
 
     @abstractmethod
+    def looseness(self, box: Box) -> dict[str, float]:
+        """Return by how much, at most, the program of a box understates any worst case; see `shortfalls`."""
+
+    @abstractmethod
     def shortfalls(self, decision: Any, box: Box) -> dict[str, float]:
         """Return by how much the program of a box understates the worst case of a decision, by parameter.
 

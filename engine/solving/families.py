@@ -16,6 +16,7 @@ from wattsched.formulations.family import Box, Family
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.results.result import Certificate, Node, Result
+from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Solution, Start, Termination, unheard
 from wattsched.solving.call import Call
@@ -24,6 +25,9 @@ from wattsched.topology.arrays import FloatArray
 
 MOST_PARTS = 2_000
 """Parts of the box that are looked at."""
+
+SMALL = 5_000
+"""Programs with more columns are solved only where prices alone do not settle a part."""
 
 _EXACT = 1e-9
 """Relative amount by which a worst case may be understated: that is rounding."""
@@ -103,14 +107,16 @@ class _Search:
 
     def _solve(self, part: _Part) -> None:
         """Bound a part, look for a decision in it, and split it if it may hold a better one."""
-        solved = self._solved(part.box, part.prices)
-        if solved is None:
+        model = self._model(part.box, self.call.formulation)
+        if model is None:
             part.bound = math.inf
             return
-        model, solution = solved
+        if self.call.incumbent is not None and model.program.n_columns > SMALL and self._divided(part, model):
+            return
+        solution = self._solved(model, part.prices)
         infeasible = solution.termination.reason == "infeasible"
         part.bound = max(part.bound, math.inf if infeasible else solution.bound)
-        self._keep_prices(part, model, solution)
+        self._keep_prices(part, model, solution.prices)
         if solution.x is None or part.bound >= self.enough:
             return
         decision = self._checked(model, solution)
@@ -125,17 +131,17 @@ class _Search:
     def _try_member(self, decision: Any) -> None:
         """Solve the member of the family that is exact for a decision: its own decisions are possible."""
         point = {name: (value, value) for name, value in self.family.parameters(decision).items()}
-        if (member := self._solved(point)) is not None:
-            self._checked(*member)
+        if (model := self._model(point, self.call.formulation)) is not None:
+            self._checked(model, self._solved(model))
 
-    def _split(self, part: _Part, short: dict[str, float], values: dict[str, float]) -> None:
-        """Split a part at the parameter that is most understated."""
+    def _split(self, part: _Part, short: dict[str, float], values: dict[str, float]) -> bool:
+        """Split a part at the parameter that is most understated; False where none can be split."""
         for name in sorted(short, key=lambda name: -short[name]):
             halves = self.family.split(name, part.box[name], values[name]) if short[name] > _EXACT else None
             if halves is not None:
                 break
         else:
-            return
+            return False
         at_most, *intervals = halves
         number = len(self.leaves) + len(self.splits)
         split = {"threshold": name, "at_most": at_most}
@@ -145,6 +151,7 @@ class _Search:
             one = _Part(part.bound, child, {**part.box, name: interval}, part.prices)
             self.leaves[child] = one
             heapq.heappush(self._left, one)
+        return True
 
     def _model(self, box: Box, formulation: str) -> Model[Any] | None:
         """Program of a box with the constant of its worst case; None where that is empty."""
@@ -155,15 +162,29 @@ class _Search:
         program = model.listed
         return replace(model, program=replace(program, offset=program.offset + self.family.constant(box)))
 
-    def _solved(self, box: Box, prices: FloatArray | None = None) -> tuple[Model[Any], Solution] | None:
-        """Build and solve the program of a box; None where that is empty."""
-        call, model = self.call, self._model(box, self.call.formulation)
-        if model is None:
-            return None
+    def _solved(self, model: Model[Any], prices: FloatArray | None = None) -> Solution:
+        """Solve the program of a box, from the prices of a larger one."""
+        call = self.call
         limits = replace(call.limits_left(_SEARCHING), gap=_SOLVING * call.limits.gap)
         start = Start(prices=prices) if prices is not None and len(prices) == model.program.n_rows else None
         with unheard():
-            return model, find_solver(call.solver)(model.program, limits, start)
+            return find_solver(call.solver)(model.program, limits, start)
+
+    def _divided(self, part: _Part, model: Model[Any]) -> bool:
+        """True if row prices show that a part holds no better decision, or it was split as it is still wide."""
+        if not model.lagrangian:
+            return False
+        left_s = self.call.timer.remaining_s()
+        prices, bound = dual_prices(model.program, left_s, start=part.prices, enough=self.enough)
+        self._keep_prices(part, model, prices)
+        part.bound = max(part.bound, part.proven, bound)
+        if part.bound >= self.enough:
+            return True
+        loose = self.family.looseness(part.box)
+        if max(loose.values()) <= max(_EXACT, self.call.limits.gap):
+            return False
+        assert self.call.incumbent is not None
+        return self._split(part, loose, self.family.parameters(self.call.incumbent.decision))
 
     def _checked(self, model: Model[Any], solution: Solution) -> Any | None:
         """Decode and check a solver's decision; None where it has none."""
@@ -176,12 +197,13 @@ class _Search:
         self.call.checked(self.call.solver, decision)
         return decision
 
-    def _keep_prices(self, part: _Part, model: Model[Any], solution: Solution) -> None:
-        """Keep the prices of a part's program, and what they prove of it."""
-        if solution.prices is None or model.named_prices is None:
+    def _keep_prices(self, part: _Part, model: Model[Any], prices: FloatArray | None) -> None:
+        """Keep the prices of a part's program if they prove more than those known."""
+        if prices is None or model.named_prices is None:
             return
-        part.prices, part.named = solution.prices, model.named_prices(solution.prices)
-        part.proven = model.program.lagrangian_bound(solution.prices) if model.lagrangian else -math.inf
+        proven = model.program.lagrangian_bound(prices) if model.lagrangian else -math.inf
+        if part.named is None or proven > part.proven:
+            part.prices, part.named, part.proven = prices, model.named_prices(prices), proven
 
     def certificate(self) -> Certificate | None:
         """Tree of the parts, whose leaves have prices or trees of their own, with what it proves."""
@@ -224,8 +246,6 @@ class _Search:
         model = self._model(part.box, self.call.problem.default)
         if model is None or model.named_prices is None:
             return [Node(prices={})]
-        from wattsched.solvers.dual import dual_prices
-
         prices = part.prices if part.named is not None else None
         if prices is None:
             prices, _ = dual_prices(model.listed, self.call.timer.remaining_s())

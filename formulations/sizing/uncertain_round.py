@@ -20,6 +20,7 @@ from wattsched.formulations.sizing.uncertainty import (
     cost_deviation,
     parameter,
     power_deviation_w,
+    quantile,
     understated,
     worst_case,
 )
@@ -99,6 +100,17 @@ class UncertainRound(Family):
     def parameters(self, decision: Decision) -> dict[str, float]:
         """Return the parameters at which the worst cases of a decision are exact."""
         return {name: parameter(self._set, self._chosen(decision, name)) for name in self.root}
+
+    def looseness(self, box: Box) -> dict[str, float]:
+        """Return by how much, at most, a box understates each worst case, relative as in `shortfalls`."""
+        found = {}
+        for name, (low, high) in box.items():
+            if self._set.gamma is not None:
+                most = self._set.gamma * (high - low)
+            else:  # between a root and its chord
+                most = quantile(self._set) * (high - low) ** 2 / (4.0 * (low + high)) if high else 0.0
+            found[name] = most / self._sizes[name]
+        return found
 
     def shortfalls(self, decision: Decision, box: Box) -> dict[str, float]:
         """Return by how much a box understates each worst case, relative to the cap or the objective."""

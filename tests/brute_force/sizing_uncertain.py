@@ -113,7 +113,10 @@ def _choices(job: dict[str, Any]) -> list[Row | None]:
 
 
 def _draw_w(
-    uncertainty: dict[str, float], running: list[tuple[dict[str, Any], Row]], inside: str, standing: dict[str, float]
+    uncertainty: dict[str, float],
+    running: list[tuple[dict[str, Any], Row]],
+    inside: str,
+    standing: dict[str, float],
 ) -> float:
     """Watts in the worst case of jobs and idle GPUs in some pools."""
     here = [(job, row) for job, row in running if row[0] in inside]

@@ -49,7 +49,8 @@ from wattsched.verification.sizing.rows import (
     sleeping_in,
 )
 from wattsched.verification.sizing.splits import Allowed, Splits, States, states
-from wattsched.verification.sizing.uncertainty import FIELD, OBJECTIVE, Deviations, Piece, Thresholds
+from wattsched.verification.sizing.thresholds import Thresholds, thresholds_of
+from wattsched.verification.sizing.uncertainty import FIELD, OBJECTIVE, Piece
 from wattsched.verification.tree import Prover as ProverOfSplits
 from wattsched.verification.tree import Taken
 
@@ -135,37 +136,8 @@ class Prover(ProverOfSplits):
     @cached_property
     def _thresholds(self) -> Thresholds | None:
         """Thresholds of the uncertain power caps and of the objective; None where nothing is uncertain."""
-        uncertainty, near = self.instance.uncertainty, self.near
-        if uncertainty is None:
-            return None
-        parts = [(part, part.jobs.repeat(part.counts)) for part in near.parts()]
-        worths = [
-            (w, job) for part, ran in parts for w, job in ((part.running, ran), (part.waiting, part.jobs))
-        ]
-        possible, job = (
-            np.concatenate(each) for each in zip(*((w.possible, j) for w, j in worths), strict=True)
-        )
-        watts = {
-            name: tuple(near.uses[use] for use in row.uses if use[0] == "watt" and use in near.uses)
-            for name, row in self.rows.items()
-            if name.partition(":")[0] == "power_w"
-        }
-        deviation_w, watt = (
-            np.concatenate([w.deviation_w for w, _ in worths]),
-            np.concatenate([w.watt for w, _ in worths]),
-        )
-        deviations = {
-            name: Deviations.of(
-                inside := np.where(np.isin(watt, uses), deviation_w, 0.0), inside, possible, job
-            )
-            for name, uses in watts.items()
-        }
-        slower, size = (
-            np.concatenate([w.slower for w, _ in worths]),
-            np.concatenate([w.slower_size for w, _ in worths]),
-        )
-        deviations[OBJECTIVE] = Deviations.of(slower, size, possible, job)
-        return Thresholds(uncertainty, deviations, watts)
+        uncertainty = self.instance.uncertainty
+        return None if uncertainty is None else thresholds_of(uncertainty, self.near, self.rows)
 
     def _pieces(self, taken: Sequence[Taken]) -> Mapping[str, Piece]:
         """Pieces of the worst cases that splits of thresholds leave; a NoOptionError where they leave none."""
