@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wattsched.environment.extras import late
 from wattsched.formulations import external
 from wattsched.formulations.counts import Cases
-from wattsched.formulations.family import Family
 from wattsched.formulations.infeasibility import InfeasibilityProof, ShortRow, describe_limit, is_limit
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import MOST_FAULTS, FormerNameWarning, shown, unknown_objective
 from wattsched.reading.inputs import meant
 from wattsched.verification.verdict import DecisionT, InstanceT, Rules
+
+if TYPE_CHECKING:
+    from wattsched.formulations.sizing.uncertain_round import UncertainRound
 
 DataT = TypeVar("DataT")
 
@@ -109,7 +111,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     may_grow: Callable[[str], bool] | None = is_limit
     refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
     in_place: Callable[[DataT], DataT | None] = lambda data: None
-    family: Callable[[DataT, str], Family | None] = lambda data, objective: None
+    family: Callable[[DataT, str], UncertainRound | None] = lambda data, objective: None
     former: Mapping[str, str] = field(default_factory=dict)
     traces_pareto: bool = False
     branch: Callable[..., Cases[DecisionT] | None] | None = None

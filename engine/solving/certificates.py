@@ -37,7 +37,7 @@ _ROOT = 3
 # verifying it may take.
 _EXCESS = 1e-3
 # A bound that exceeds any cost is stated as this, which the format can hold.
-_LARGEST = 1e100
+LARGEST = 1e100
 # The last digit of a limit, at such a price, is more than what is left to rounding.
 _LARGE_PRICE = 1e9
 # So much smaller than the dearest choice, a bound is what is left of terms that cancel, limits among them.
@@ -137,9 +137,9 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         return None
     with call.timer.phase("prove"):
         without_prices = call.prover({}, ())
-    if without_prices.bound is None or not np.isfinite(without_prices.excess):
+    value = dearer_than_any(call, without_prices)
+    if without_prices.bound is None or np.isinf(value):
         return None
-    value = _dearer_than_any(call, without_prices)
     proof, nodes = Proof(), list[Node]()
     if model.program.by_kind or model.program.bottleneck is not None:
         proof, nodes = _by_prices(call, model)
@@ -153,16 +153,11 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     return Certificate(prices={}, bound=proof.bound, price_bound=without_prices.bound, tree=nodes)
 
 
-def dearer_than_any(call: Call) -> float:
-    """Return a cost that no decision reaches; infinite where that is not known."""
-    without_prices = call.prover({}, ())
-    known = without_prices.bound is not None and np.isfinite(without_prices.excess)
-    return _dearer_than_any(call, without_prices) if known else np.inf
-
-
-def _dearer_than_any(call: Call, without_prices: Proof) -> float:
-    """Return a cost above the dearest: the excess is of the bound over what any decision could cost."""
-    assert without_prices.bound is not None
+def dearer_than_any(call: Call, without_prices: Proof) -> float:
+    """Return a cost above that of any decision, by the proof without prices; infinite where it is unknown."""
+    if without_prices.bound is None or not np.isfinite(without_prices.excess):
+        return np.inf
+    # The excess is of the bound over what any decision could cost.
     dearest = call.sign * without_prices.bound - without_prices.excess
     return dearest + _EXCESS * max(1.0, abs(dearest))
 
@@ -220,7 +215,7 @@ def certificate_of(
         proof = by_prices if len(nodes) == 1 else verified(call, nodes)
     if by_prices.bound is None or proof.bound is None or (none and proof.excess <= 0):
         return None
-    most = _LARGEST if none else np.inf
+    most = LARGEST if none else np.inf
     alone, proven = np.clip([by_prices.bound, proof.bound], -most, most).tolist()
     if not np.isfinite([alone, proven]).all():
         return None

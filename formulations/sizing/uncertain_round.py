@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.family import Box, Family, Interval
 from wattsched.formulations.sizing.budgets import budgets_of
 from wattsched.formulations.sizing.data import Options, options_of
 from wattsched.formulations.sizing.jobs import RoundJobs
@@ -17,12 +16,13 @@ from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.sizing.uncertainty import (
     OBJECTIVE,
+    Box,
+    Interval,
     cost_deviation,
     parameter,
     power_deviation_w,
     quantile,
     understated,
-    worst_case,
 )
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.uncertainty import Uncertainty
@@ -41,7 +41,7 @@ def family_of(known: RoundJobs, objective: str) -> UncertainRound | None:
 
 
 @dataclass(frozen=True)
-class UncertainRound(Family):
+class UncertainRound:
     """The family of a round; its parameters are those of power caps, and `OBJECTIVE`."""
 
     known: RoundJobs
@@ -66,7 +66,7 @@ class UncertainRound(Family):
         return found
 
     @cached_property
-    def root(self) -> Box:  # type: ignore[override]
+    def root(self) -> Box:
         """Intervals that the parameters of every decision lie in, of what can deviate."""
         deviating = {name: values for name, values in self._deviations.items() if values.any()}
         if self._set.gamma is not None:
@@ -117,9 +117,10 @@ class UncertainRound(Family):
         found = {}
         for name, interval in box.items():
             deviation = self._chosen(decision, name)
-            terms, besides = understated(self._set, interval, deviation)
-            short = worst_case(self._set, deviation) - float(terms.sum()) - besides
-            found[name] = short / self._sizes[name]
+            exact = parameter(self._set, deviation)
+            ends = [understated(self._set, each, deviation) for each in (interval, (exact, exact))]
+            least, worst = (float(terms.sum()) + besides for terms, besides in ends)
+            found[name] = (worst - least) / self._sizes[name]
         return found
 
     @cached_property

@@ -1,55 +1,49 @@
 r"""Worst cases of uncertain watts and rates, and sums over the jobs that they are at least.
 
-Let a decision's jobs deviate by :math:`d_1 \ge d_2 \ge \dots` in a power cap or in the objective. With
-a budget of uncertainty :math:`\Gamma` (Bertsimas and Sim, Operations Research 52(1), 2004), and with
-independent normal deviations and quantile z, the worst case adds
+If a decision's jobs deviate by :math:`d_j` in a power cap or in the objective, the worst case adds
 
 .. math:: \max_{S} \sum_{j \in S} d_j = \min_{\theta \ge 0} \Gamma \theta + \sum_j (d_j - \theta)^+ , \qquad
-    z \sqrt{\textstyle\sum_j d_j^2} = \min_{s > 0} \frac{z}{2} \Big( s + \frac{1}{s} \sum_j d_j^2 \Big) .
+    z \sqrt{\textstyle\sum_j d_j^2} = \min_{s > 0} \frac{z}{2} \Big( s + \frac{1}{s} \sum_j d_j^2 \Big)
 
-For a fixed parameter both are sums over the jobs, so that each power cap is a row of an ordinary program. The
-best :math:`\theta` is the :math:`\lceil \Gamma \rceil`-th largest deviation, the best s the root of the sum.
-Where it lies between a and b, the worst case adds no less than
+with a budget of uncertainty (Bertsimas and Sim, Operations Research 52(1), 2004) and with normal deviations.
+At a fixed *parameter* both are sums over the jobs. The best :math:`\theta` is the
+:math:`\lceil \Gamma \rceil`-th largest deviation, the best s the root. Where these lie between a and b, the
+worst case adds no less than
 
 .. math:: \Gamma a + \sum_{j:\ d_j > b} (d_j - a) , \qquad \frac{z}{a + b} \Big( ab + \sum_j d_j^2 \Big) ,
 
-which are again sums over the jobs: the first as at most :math:`\Gamma` jobs deviate by more than b and all of
-the first :math:`\lceil \Gamma \rceil` by at least a; the second is the chord of the concave root. Both are
-exact where a = b. Branching on parameters is due to Buesing, Gersing and Koster (Mathematical Programming
-Computation 15, 2023).
+which is exact where a = b: at most :math:`\Gamma` jobs deviate by more than b, and the others that count by a
+at least; the second is the chord of the concave root.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.family import Interval
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
-from wattsched.instances.sizing.uncertainty import Uncertainty
+from wattsched.instances.sizing.uncertainty import Uncertainty, deviations
 from wattsched.topology.arrays import FloatArray, IntArray
 
+Interval = tuple[float, float]
+"""Least and largest value of a parameter."""
+
+Box = Mapping[str, Interval]
+"""Interval of the parameter of each uncertain power cap, by the name of its row, and of `OBJECTIVE`."""
+
 OBJECTIVE = "objective"
-"""Parameter of the worst case of the objective; those of power caps have the names of their rows."""
+"""Name of the objective's parameter."""
 
 
 def quantile(uncertainty: Uncertainty) -> float:
     """Return the number of standard deviations that a probability asks for."""
     return NormalDist().inv_cdf(uncertainty.confidence or 0.5)
-
-
-def worst_case(uncertainty: Uncertainty, deviation: FloatArray) -> float:
-    """Return what deviations of the jobs of a decision add in the worst case."""
-    if uncertainty.gamma is None:
-        return quantile(uncertainty) * math.sqrt(float(deviation @ deviation))
-    falling, whole = -np.sort(-deviation), int(uncertainty.gamma)
-    part = (uncertainty.gamma - whole) * float(falling[whole : whole + 1].sum())
-    return float(falling[:whole].sum()) + part
 
 
 def parameter(uncertainty: Uncertainty, deviation: FloatArray) -> float:
@@ -81,9 +75,7 @@ def understated(
 
 def power_deviation_w(options: Options) -> FloatArray:
     """Watts by which each option may draw more than it states, shape (n_options,)."""
-    uncertainty = options.instance.uncertainty
-    assert uncertainty is not None
-    return uncertainty.of_jobs(options.of.jobs, "power_deviation")[options.job] * options.power_w
+    return deviations(options.instance, options.of.jobs, "power_deviation")[options.job] * options.power_w
 
 
 def cost_deviation(options: Options, goal: Objective) -> FloatArray:
@@ -91,29 +83,15 @@ def cost_deviation(options: Options, goal: Objective) -> FloatArray:
 
     A job that waits is slower when it runs later. Reference values stay.
     """
-    uncertainty = options.instance.uncertainty
-    assert uncertainty is not None
-    share = uncertainty.of_jobs(options.of.jobs, "rate_deviation")[options.job]
+    share = deviations(options.instance, options.of.jobs, "rate_deviation")[options.job]
     if not share.any():
         return np.zeros(len(options))
     later_s = (options.best_s - options.of.restart_s)[options.job]
     works_s = np.where(options.waiting, later_s, options.completion_s - options.lost_s)
-    same = (
-        "round_s",
-        "job",
-        "waiting",
-        "lost_s",
-        "change_cost",
-        "weight",
-        "work",
-        "best_s",
-        "reference_rate",
-    )
-    slow: Any = SimpleNamespace(
-        rate=options.rate * (1.0 - share),
-        completion_s=options.completion_s + works_s * share / (1.0 - share),
-        **{name: getattr(options, name) for name in same},
-    )
+    same = ("round_s", "job", "waiting", "lost_s", "change_cost", "weight", "work", "best_s")
+    slow: Any = SimpleNamespace(**{name: getattr(options, name) for name in same})
+    slow.reference_rate, slow.rate = options.reference_rate, options.rate * (1.0 - share)
+    slow.completion_s = options.completion_s + works_s * share / (1.0 - share)
     return np.maximum(0.0, goal.cost(slow) - goal.cost(options))
 
 

@@ -35,7 +35,7 @@ def lacking(instance: Instance) -> list[str]:
     needed = PER_KWH.get(instance.objective)
     missing = needed is not None and getattr(instance, needed) is None
     found = [f"the objective '{instance.objective}' needs '{needed}'"] if missing else []
-    return [*found, *uncertainty_faults(instance.uncertainty, instance.by_column(), instance.objective)]
+    return [*found, *uncertainty_faults(instance)]
 
 
 def content_of_kinds(instance: Instance, jobs: JobColumns) -> list[Any]:

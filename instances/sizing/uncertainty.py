@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -12,6 +12,7 @@ from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import NonNegative, Strict
 
 if TYPE_CHECKING:
+    from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.sizing.job_columns import JobColumns
 
 Share = Annotated[float, Field(ge=0.0, le=0.99, allow_inf_nan=False)]
@@ -52,17 +53,25 @@ class Uncertainty(Strict):
             raise ValueError("give exactly one of 'gamma' and 'confidence'")
         return self
 
-    def of_jobs(self, jobs: JobColumns, name: Deviation) -> FloatArray:
-        """Deviation of each job, its own or that of all, shape (n_jobs,)."""
-        own = jobs.numbers(name)
-        return np.where(np.isnan(own), getattr(self, name), own)
+
+def deviations(instance: Instance, jobs: JobColumns, name: Deviation) -> FloatArray:
+    """Shares by which the watts or rates of jobs deviate, shape (n_jobs,); 0 where nothing is uncertain."""
+    uncertainty = instance.uncertainty
+    if uncertainty is None or (name == "rate_deviation" and instance.objective not in SUMS):
+        return np.zeros(len(jobs))
+    own = jobs.numbers(name)
+    return np.where(np.isnan(own), getattr(uncertainty, name), own)
 
 
-def uncertainty_faults(uncertainty: Uncertainty | None, jobs: Any, objective: str) -> Iterator[str]:
-    """Yield a fault for deviations without an uncertainty set, and for uncertain rates in other objectives."""
+def uncertainty_faults(instance: Instance) -> Iterator[str]:
+    """Yield a fault for deviations without an uncertainty set, or in an objective that takes none."""
+    uncertainty, jobs = instance.uncertainty, instance.by_column()
+    own = {name: jobs.numbers(name) for name in get_args(Deviation) if name in jobs.columns}
     if uncertainty is None:
-        for name in ("power_deviation", "rate_deviation"):
-            if name in jobs.columns and len(stated := np.flatnonzero(~np.isnan(jobs.numbers(name)))):
-                yield f"job '{jobs.names[stated[0]]}' has a '{name}', which needs 'uncertainty'"
-    elif objective not in SUMS and uncertainty.of_jobs(jobs, "rate_deviation").any():
-        yield f"uncertain rates need one of the objectives {', '.join(SUMS)}, not '{objective}'"
+        for name, shares in own.items():
+            for j in np.flatnonzero(~np.isnan(shares))[:1].tolist():
+                yield f"job '{jobs.names[j]}' has a '{name}', which needs 'uncertainty'"
+    elif instance.objective not in SUMS and any(
+        np.any(share > 0.0) for share in (uncertainty.rate_deviation, own.get("rate_deviation", 0.0))
+    ):
+        yield f"uncertain rates need one of the objectives {', '.join(SUMS)}, not '{instance.objective}'"

@@ -49,8 +49,8 @@ from wattsched.verification.sizing.rows import (
     sleeping_in,
 )
 from wattsched.verification.sizing.splits import Allowed, Splits, States, states
-from wattsched.verification.sizing.thresholds import Thresholds, thresholds_of
-from wattsched.verification.sizing.uncertainty import FIELD, OBJECTIVE, Piece
+from wattsched.verification.sizing.thresholds import Thresholds
+from wattsched.verification.sizing.uncertainty import OBJECTIVE, Piece
 from wattsched.verification.tree import Prover as ProverOfSplits
 from wattsched.verification.tree import Taken
 
@@ -92,7 +92,7 @@ class Prover(ProverOfSplits):
         allowed, of_nodes = self.splits.allowed(taken), states(self.nodes, taken)
         try:
             self._require_configurations()
-            return self._proof(charged, allowed, of_nodes, self._pieces(taken))
+            return self._proof(charged, allowed, of_nodes, self.thresholds.pieces(taken))
         except NoOptionError:
             bound = math.inf if self.sense == "min" else -math.inf
             return Proof([], bound, bound, excess=math.inf, exact=True)
@@ -104,16 +104,16 @@ class Prover(ProverOfSplits):
         charged: Mapping[str, float],
         allowed: Allowed,
         of_nodes: States,
-        pieces_of_rows: Mapping[str, Piece],
+        worst: Mapping[str, Piece],
     ) -> Proof:
         """Return the proof from charges for a unit of rows, and from what splits leave to jobs and nodes.
 
-        Besides, each charged row and the objective are charged for their `pieces_of_rows`, where they have one.
+        Charged rows, and the objective, also use what their `worst` cases are at least.
         """
         charged = _no_less_for_more(self.configurations.pools, charged)
         paid = prices_of(self.rows, charged)
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
-        for name, piece in pieces_of_rows.items():
+        for name, piece in worst.items():
             if price := Fraction(1 if name == OBJECTIVE else charged.get(name, 0.0)):
                 paid[piece] = price
                 used.append((Row("room", {}, -piece.besides), price))
@@ -134,21 +134,9 @@ class Prover(ProverOfSplits):
         return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
 
     @cached_property
-    def _thresholds(self) -> Thresholds | None:
-        """Thresholds of the uncertain power caps and of the objective; None where nothing is uncertain."""
-        uncertainty = self.instance.uncertainty
-        return None if uncertainty is None else thresholds_of(uncertainty, self.near, self.rows)
-
-    def _pieces(self, taken: Sequence[Taken]) -> Mapping[str, Piece]:
-        """Pieces of the worst cases that splits of thresholds leave; a NoOptionError where they leave none."""
-        if self._thresholds is None:
-            if any(FIELD in split for split, *_ in taken):
-                raise ValueError("a split has a 'threshold', but nothing is uncertain")
-            return {}
-        pieces = self._thresholds.pieces(taken)
-        if pieces is None:
-            raise NoOptionError
-        return pieces
+    def thresholds(self) -> Thresholds:
+        """Thresholds of the uncertain power caps and of the objective."""
+        return Thresholds(self.instance, lambda: self.near, self.rows)
 
     def _cut_up(self, charged: Mapping[str, float]) -> tuple[Fraction, dict[str, Fraction]]:
         """Return the largest charge for pieces that nodes can be cut up into, each size at its price.
@@ -210,10 +198,6 @@ class Prover(ProverOfSplits):
         each = (nodes * cost_of(self.instance, each_w) for each_w, nodes in self.nodes.values())
         return sum(each, Fraction(0))
 
-    def dearest_deviation(self) -> Fraction:
-        """Return a cost in the objective that no worst case of uncertain rates exceeds."""
-        return Fraction(0) if self._thresholds is None else self._thresholds.dearest()
-
     def least_costs(self, paid: RowPrices, allowed: Allowed) -> tuple[LeastCosts, bool]:
         """Return the jobs' least costs at prices among what splits allow; True if computed in rationals."""
         options, near = self._options_at(paid)
@@ -266,7 +250,8 @@ def _bound_on_sum(
     # Costs of changes may have cancelled costs of options before they got here.
     size += Fraction(total(prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
-    most = cheapest.dearest + prover.dearest_nodes() + prover.dearest_deviation()  # no decision costs more
+    # No decision costs more.
+    most = cheapest.dearest + prover.dearest_nodes() + prover.thresholds.dearest()
     # The size of the costs alone: a forger could choose prices that make any rounding look honest.
     unit = max(Fraction(1), cheapest.worth + prover.dearest_nodes())
     reach = _claimed(bound.high, abs(bound.high) + size, unit)

@@ -14,7 +14,7 @@ import numpy as np
 from wattsched.instances.errors import require
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.uncertainty import Uncertainty
+from wattsched.instances.sizing.uncertainty import deviations
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
@@ -38,8 +38,8 @@ def check(instance: Instance, decision: Decision) -> Report:
     budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size
     or pool, or stop), ``migrations`` (those that keep their configuration but on other GPUs) and, where there
     is such a thing, ``change_cost``, what the objective pays for changes, ``goodput`` under a least one, and
-    ``nodes_asleep``, and with uncertain watts ``worst_power_w``, those of the worst case. The objective is None when some job does nothing that it could do. Jobs without options
-    wait, and are in none of this.
+    ``nodes_asleep``, and ``worst_power_w`` where watts are uncertain. The objective is None when some job
+    does nothing that it could do. Jobs without options wait, and are in none of this.
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
@@ -75,11 +75,11 @@ def check(instance: Instance, decision: Decision) -> Report:
         **({"nodes_asleep": int(asleep.sum())} if sleeping.any() else {}),
         **({} if instance.budgets.least_goodput is None else {"goodput": goodput_in_all(outcomes)}),
     }
-    faults += _over_caps(instance, pools, drawn.power_w)
-    faults += budget_faults(instance.budgets, totals, TOLERANCE)
     if instance.uncertainty is not None:
-        totals["worst_power_w"] = totals["power_w"] + drawn.beyond_w(instance.uncertainty)
-        faults += _over_caps_at_worst(instance, instance.uncertainty, drawn, totals["worst_power_w"])
+        totals["worst_power_w"] = totals["power_w"] + drawn.beyond_w()
+    faults += _over_caps(instance, drawn)
+    capped = totals | {"power_w": totals.get("worst_power_w", totals["power_w"])}
+    faults += budget_faults(instance.budgets, capped, TOLERANCE)
     faults += [*_over_quotas(instance, outcomes), *_too_little(instance, totals)]
     objective = None
     if instance.objective not in OBJECTIVES:
@@ -177,15 +177,15 @@ class _Drawn:
             self.idle_w[name] = idle * idle_w + servers_w
             self.power_w[name] = total([(idle - busy) * idle_w + servers_w, *self._busy_w[here].tolist()])
 
-    def beyond_w(self, uncertainty: Uncertainty, domain: str | None = None) -> float:
-        """Watts beyond those of the options in the worst case, of all pools or of those in a power domain."""
-        outcomes = self._outcomes
-        share = uncertainty.of_jobs(outcomes.configurations.jobs, "power_deviation")[outcomes.jobs]
-        deviation_w = share[outcomes.runs] * self._busy_w
-        if domain is not None:
-            inside = [domain in pool.domains for pool in self.pools.values()]
-            deviation_w = deviation_w[np.array(inside, dtype=bool)[self._pool]]
-        return worst_case(uncertainty, deviation_w)
+    def beyond_w(self, domain: str | None = None) -> float:
+        """Watts beyond what options state in the worst case, of all pools or of those in a power domain."""
+        outcomes, uncertainty = self._outcomes, self._instance.uncertainty
+        if uncertainty is None:
+            return 0.0
+        share = deviations(self._instance, outcomes.configurations.jobs, "power_deviation")
+        deviation_w = share[outcomes.jobs[outcomes.runs]] * self._busy_w
+        inside = [domain is None or domain in pool.domains for pool in self.pools.values()]
+        return worst_case(uncertainty, deviation_w[np.array(inside, dtype=bool)[self._pool]])
 
     def woken_j(self) -> float:
         """Energy of the nodes that jobs keep awake, without that of jobs, in the scope of the budgets."""
@@ -211,28 +211,14 @@ class _Drawn:
         return total([*self.by_job_j().tolist(), *(watts * self._instance.round_s for watts in idle_w)])
 
 
-def _over_caps_at_worst(
-    instance: Instance, uncertainty: Uncertainty, drawn: _Drawn, worst_w: float
-) -> Iterator[str]:
-    """Yield a fault for every power cap that holds as options state their watts, but not in the worst case."""
-    cap_w = instance.budgets.power_w
-    if cap_w is not None and exceeds(worst_w, cap_w, TOLERANCE):
-        yield f"budgets.power_w: the decision needs {worst_w:.9g} W in the worst case, the budget is {cap_w:.9g} W"
-    for domain in instance.cluster.power_domains:
-        inside = (drawn.power_w[name] for name, pool in drawn.pools.items() if domain.name in pool.domains)
-        draws_w = total([domain.reserved_w, *inside, drawn.beyond_w(uncertainty, domain.name)])
-        if exceeds(draws_w, domain.power_cap_w, TOLERANCE):
-            at_worst = f"draws {draws_w:.9g} W in the worst case"
-            yield f"power domain '{domain.name}' {at_worst}, its cap is {domain.power_cap_w:.9g} W"
-
-
-def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, float]) -> Iterator[str]:
-    """Yield a fault for every power domain above its cap, by the draw of each pool."""
+def _over_caps(instance: Instance, drawn: _Drawn) -> Iterator[str]:
+    """Yield a fault for every power domain above its cap, in the worst case where watts are uncertain."""
     inside: dict[str, list[float]] = {}
-    for name, pool in pools.items():
+    for name, pool in drawn.pools.items():
         for through in pool.domains:
-            inside.setdefault(through, []).append(draw_w[name])
+            inside.setdefault(through, []).append(drawn.power_w[name])
     for domain in instance.cluster.power_domains:
-        inside_w, cap_w = total([domain.reserved_w, *inside.get(domain.name, [])]), domain.power_cap_w
+        draws_w = [domain.reserved_w, *inside.get(domain.name, []), drawn.beyond_w(domain.name)]
+        inside_w, cap_w = total(draws_w), domain.power_cap_w
         if exceeds(inside_w, cap_w, TOLERANCE):
             yield f"power domain '{domain.name}' draws {inside_w:.9g} W, its cap is {cap_w:.9g} W"

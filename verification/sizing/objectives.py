@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.uncertainty import deviations
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Number, Numbers
@@ -231,14 +232,14 @@ def objective_of(
 
 def _worst_case(instance: Instance, outcomes: Outcomes, chosen: Choices, cost: FloatArray) -> float:
     """Return what slower jobs add to the cost of a decision in the worst case."""
-    of, jobs, uncertainty = outcomes.configurations, outcomes.jobs, instance.uncertainty
-    share = np.zeros(0) if uncertainty is None else uncertainty.of_jobs(of.jobs, "rate_deviation")[jobs]
-    if uncertainty is None or not share.any():
+    of, jobs = outcomes.configurations, outcomes.jobs
+    share = deviations(instance, of.jobs, "rate_deviation")[jobs]
+    if instance.uncertainty is None or not share.any():
         return 0.0
     later_s = (of.best_s - of.start_s)[jobs]
     works_s = np.where(outcomes.runs, chosen.seconds - chosen.lost_s, later_s)
     slow, _ = costs_of(instance, slowed(chosen, works_s, share), DOUBLES)
-    return worst_case(uncertainty, np.maximum(0.0, slow - cost))
+    return worst_case(instance.uncertainty, np.maximum(0.0, slow - cost))
 
 
 def total(values: Iterable[float]) -> float:
