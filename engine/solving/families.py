@@ -34,8 +34,8 @@ SMALL = 5_000
 """Programs with more columns are solved only where prices alone do not settle a part."""
 
 _ROUNDING = 1e-9
-_SEARCHING = 0.7
-"""Share of the time for the search; the rest is for its proof."""
+_SEARCHING, _GROWING = 0.5, 0.4
+"""Share of the time for the search, and of the rest for trees of choices; what is left is for their proof."""
 _SOLVING = 0.5
 """Share of the gap to which each program is solved; the rest is for what programs understate."""
 
@@ -59,17 +59,16 @@ def decide_family(call: Call, family: UncertainRound) -> Result:
     search = _Search(call, family)
     with call.timer.phase("solve"):
         search.run()
-    over: Limit | None = "time" if call.timer.over() else None
     if call.incumbent is None and search.bound < math.inf:
-        return call.result_now("no decision was found", over or "nodes")
+        return call.result_now("no decision was found", search.limit)
     with call.timer.phase("prove"):
-        certificate = None if over else search.certificate()
+        certificate = None if call.timer.over() else search.certificate()
     if call.incumbent is None:
         return call.result(Termination("infeasible", detail=NO_DECISION), certificate=certificate)
     call.certificate, call.bound = certificate, search.bound
     if certificate is not None:
         call.bound = max(call.bound, call.sign * certificate.bound)
-    return call.result_now(limit=over)
+    return call.result_now(limit=search.limit)
 
 
 class _Search:
@@ -77,9 +76,10 @@ class _Search:
 
     def __init__(self, call: Call, family: UncertainRound):
         self.call, self.family = call, family
+        self.limit: Limit | None = None
         self.splits: dict[int, Node] = {}
         self.leaves = {0: _Part(-math.inf, 0, family.root)}
-        self._left = [*self.leaves.values()]
+        self._left, self._growing = [*self.leaves.values()], call.timer
 
     @property
     def bound(self) -> float:
@@ -97,11 +97,13 @@ class _Search:
     def run(self) -> None:
         """Solve parts, those with the lowest bounds first, until none may hold a better decision."""
         call, timer = self.call, self.call.timer.share(_SEARCHING)
-        for _ in range(MOST_PARTS if call.exact else 1):
-            if not self._left or self._left[0].bound >= self.enough or timer.over():
+        most = MOST_PARTS if call.exact else 1
+        while self._left and self._left[0].bound < self.enough:
+            if timer.over() or not most:
+                self.limit = "time" if timer.over() else "nodes"
                 break
             self._solve(heapq.heappop(self._left))
-            call.bound = self.bound
+            call.bound, most = self.bound, most - 1
             call.say(f"{len(self.leaves)} parts of the uncertainty, bound {call.sign * call.bound:.9g}")
 
     def _solve(self, part: _Part) -> None:
@@ -111,11 +113,12 @@ class _Search:
             part.bound = math.inf
             return
         best = self.call.incumbent
-        if best is not None and model.lagrangian and model.program.n_columns > SMALL:
+        if best is not None and model.lagrangian:
             self._price(part, model)
             loose = self.family.looseness(part.box)
             wide = max(loose.values()) > max(_ROUNDING, self.call.limits.gap)
-            if part.bound >= self.enough or (wide and self._split(part, loose, best.decision)):
+            large = model.program.n_columns > SMALL
+            if part.bound >= self.enough or (large and wide and self._split(part, loose, best.decision)):
                 return
         solution, decision = self._solved(model, part.prices)
         infeasible = solution.termination.reason == "infeasible"
@@ -164,7 +167,8 @@ class _Search:
         limits = replace(call.limits_left(_SEARCHING), gap=_SOLVING * call.limits.gap)
         start = Start(prices=prices) if prices is not None and len(prices) == model.program.n_rows else None
         with unheard():
-            solution = find_solver(call.solver)(model.program, limits, start)
+            solver = find_solver(call.solver)
+            solution = solver.at_once(model.program, limits) or solver(model.program, limits, start)
         if solution.x is None:
             return solution, None
         try:
@@ -192,6 +196,7 @@ class _Search:
     def certificate(self) -> Certificate | None:
         """Tree of the parts, whose leaves have prices or trees of their own, with what it proves."""
         call, nodes, unsolved = self.call, list[Node](), self.call.incumbent is None
+        self._growing = call.timer.share(_GROWING)
         try:
             dearest = dearer_than_any(call, call.prover({}, ())) if unsolved else self.enough
             self._write(0, min(self.bound, dearest), nodes)
@@ -222,6 +227,6 @@ class _Search:
         if part.proven < value and (model := self._model(part.box, self.call.problem.default)) is not None:
             if part.named is None or part.prices is None:
                 self._price(part, model)
-            if self.call.prove_s != 0.0 and part.prices is not None:
+            if self.call.prove_s != 0.0 and part.prices is not None and not self._growing.over():
                 return nodes_of_tree(self.call, model, value, part.prices) or [Node(prices=part.named)]
         return [Node(prices=part.named or {})]
