@@ -1,10 +1,10 @@
 r"""Worst cases of uncertain watts and rates as the checker reads them, and what they are at least.
 
-The *threshold* of a decision is its :math:`\lceil \Gamma \rceil`-th largest deviation, 0 where there are fewer,
-or the root of the sum of their squares. If it lies between a and b, the worst case of deviations d adds at
-least :math:`\Gamma a + \sum_{d > b} (d - a)`, or :math:`z\,(ab + \sum d^2) / (a + b)`. For at most :math:`\Gamma`
-jobs deviate by more than b, all of which count, as others do that deviate by a at least; and the second is
-the chord of a concave root. No code of formulations or solvers takes part in it.
+The *threshold* of a decision is its :math:`\lceil \Gamma \rceil`-th largest deviation, 0 if there are fewer,
+or the root of the sum of their squares. If it lies between a and b, deviations d add at least
+:math:`\Gamma a + \sum_{d > b} (d - a)` or :math:`z\,(ab + \sum d^2) / (a + b)` in the worst case: at most
+:math:`\Gamma` jobs deviate by more than b, all of which count, as others do that deviate by a at least; the
+second is the chord of a concave root. No code of formulations or solvers takes part in it.
 """
 
 from __future__ import annotations
