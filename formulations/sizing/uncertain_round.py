@@ -28,6 +28,7 @@ from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.uncertainty import Uncertainty
 from wattsched.topology.arrays import FloatArray
 
+_ROUNDING = 1e-9
 _NARROW = 0.05
 """Parts of a normal parameter's interval are no narrower than this share of it."""
 
@@ -125,8 +126,9 @@ class UncertainRound:
 
     @cached_property
     def _levels(self) -> dict[str, FloatArray]:
-        """Values that each parameter can have under a budget of uncertainty, ascending."""
-        return {name: np.unique(np.append(self._deviations[name], 0.0)) for name in self.root}
+        """Values that each parameter can have under a budget of uncertainty, but for rounding; ascending."""
+        found = {name: np.unique(np.append(self._deviations[name], 0.0)) for name in self.root}
+        return {name: v[np.append(np.diff(v) > _ROUNDING * v[-1], True)] for name, v in found.items()}
 
     def split(self, name: str, interval: Interval, value: float) -> tuple[float, Interval, Interval] | None:
         """Split between two deviations, so that a value ends its part, or at a value of normal deviations."""
