@@ -61,8 +61,7 @@ def decide_family(call: Call, family: UncertainRound) -> Result:
         search.run()
     if call.incumbent is None and search.bound < math.inf:
         return call.result_now("no decision was found", search.limit)
-    with call.timer.phase("prove"):
-        certificate = None if call.timer.over() else search.certificate()
+    certificate = None if call.timer.over() else search.certificate()
     if call.incumbent is None:
         return call.result(Termination("infeasible", detail=NO_DECISION), certificate=certificate)
     call.certificate, call.bound = certificate, search.bound
@@ -203,7 +202,8 @@ class _Search:
         except UnsuitableError:
             return None
         prices = min(self.leaves.values()).named or {}
-        alone, proof = call.prover(prices, ()), verified(call, nodes)
+        with call.timer.phase("prove"):
+            alone, proof = call.prover(prices, ()), verified(call, nodes)
         if alone.bound is None or proof.bound is None or (unsolved and proof.excess <= 0):
             return None
         price_bound, bound = (max(-LARGEST, min(LARGEST, one)) for one in (alone.bound, proof.bound))
