@@ -28,7 +28,7 @@ import numpy as np
 
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
-from wattsched.instances.sizing.uncertainty import Uncertainty, deviations
+from wattsched.instances.sizing.uncertainty import Uncertainty
 from wattsched.topology.arrays import FloatArray, IntArray
 
 Interval = tuple[float, float]
@@ -75,7 +75,7 @@ def understated(
 
 def power_deviation_w(options: Options) -> FloatArray:
     """Watts by which each option may draw more than it states, shape (n_options,)."""
-    return deviations(options.instance, options.of.jobs, "power_deviation")[options.job] * options.power_w
+    return options.instance.deviations(options.of.jobs, "power_deviation")[options.job] * options.power_w
 
 
 def cost_deviation(options: Options, goal: Objective) -> FloatArray:
@@ -83,7 +83,7 @@ def cost_deviation(options: Options, goal: Objective) -> FloatArray:
 
     A job that waits is slower when it runs later. Reference values stay.
     """
-    share = deviations(options.instance, options.of.jobs, "rate_deviation")[options.job]
+    share = options.instance.deviations(options.of.jobs, "rate_deviation")[options.job]
     if not share.any():
         return np.zeros(len(options))
     later_s = (options.best_s - options.of.restart_s)[options.job]

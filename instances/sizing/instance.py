@@ -13,9 +13,10 @@ from wattsched.instances.errors import duplicates, refuse, repeated, unknown
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.tenants import Tenant, tenant_faults
-from wattsched.instances.sizing.uncertainty import Uncertainty, uncertainty_faults
+from wattsched.instances.sizing.uncertainty import Deviation, Uncertainty, uncertainty_faults
 from wattsched.instances.units import J_PER_KWH
 from wattsched.perfmodels.profile import Configurations, Profile, find
+from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import COLUMNS, ROWS, form_of
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Price, Strict
@@ -35,7 +36,7 @@ def lacking(instance: Instance) -> list[str]:
     needed = PER_KWH.get(instance.objective)
     missing = needed is not None and getattr(instance, needed) is None
     found = [f"the objective '{instance.objective}' needs '{needed}'"] if missing else []
-    return [*found, *uncertainty_faults(instance)]
+    return [*found, *uncertainty_faults(instance.uncertainty, instance.by_column(), instance.objective)]
 
 
 def content_of_kinds(instance: Instance, jobs: JobColumns) -> list[Any]:
@@ -214,6 +215,11 @@ class Instance(Strict):
     def by_column(self) -> JobColumns:
         """Jobs by column."""
         return JobColumns.from_records(self.jobs)
+
+    def deviations(self, jobs: JobColumns, name: Deviation) -> FloatArray:
+        """Share by which the watts or rates of each job deviate; 0 where nothing is uncertain."""
+        known = self.uncertainty
+        return np.zeros(len(jobs)) if known is None else known.of_jobs(jobs, name, self.objective)
 
     def contradictions(self) -> Iterator[str]:
         """Yield names given twice, names of things that do not exist, and fields that contradict each other.

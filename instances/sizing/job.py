@@ -8,10 +8,10 @@ from typing import Annotated, Any, Self
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from wattsched.instances.errors import refuse
-from wattsched.instances.sizing.uncertainty import Share
 from wattsched.topology.fields import Count, GpuNumber, Name, NonNegative, Positive, Strict
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
+DeviationShare = Annotated[float, Field(ge=0.0, le=0.99, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=SMALLEST_WEIGHT, le=LARGEST_WEIGHT, allow_inf_nan=False)]
 
 
@@ -177,8 +177,8 @@ class Job(Strict):
     gpu_counts: list[Count] | None = None
     frequencies_mhz: list[Count] | None = None
     power_limits_w: list[Positive] | None = None
-    power_deviation: Share | None = None
-    rate_deviation: Share | None = None
+    power_deviation: DeviationShare | None = None
+    rate_deviation: DeviationShare | None = None
 
     _by_column = field_validator("options", mode="before")(by_column)
 

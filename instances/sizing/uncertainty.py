@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from wattsched.instances.sizing.job import DeviationShare
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import NonNegative, Strict
 
-if TYPE_CHECKING:
-    from wattsched.instances.sizing.instance import Instance
-    from wattsched.instances.sizing.job_columns import JobColumns
-
-Share = Annotated[float, Field(ge=0.0, le=0.99, allow_inf_nan=False)]
 Deviation = Literal["power_deviation", "rate_deviation"]
 
 SUMS = ("total-completion", "progress", "proportional", "goodput", "work-value")
@@ -42,8 +39,8 @@ class Uncertainty(Strict):
         stated, if the deviations of jobs are independent and normal.
     """
 
-    power_deviation: Share = 0.0
-    rate_deviation: Share = 0.0
+    power_deviation: DeviationShare = 0.0
+    rate_deviation: DeviationShare = 0.0
     gamma: NonNegative | None = None
     confidence: Annotated[float, Field(ge=0.5, le=0.999999, allow_inf_nan=False)] | None = None
 
@@ -53,25 +50,20 @@ class Uncertainty(Strict):
             raise ValueError("give exactly one of 'gamma' and 'confidence'")
         return self
 
-
-def deviations(instance: Instance, jobs: JobColumns, name: Deviation) -> FloatArray:
-    """Shares by which the watts or rates of jobs deviate, shape (n_jobs,); 0 where nothing is uncertain."""
-    uncertainty = instance.uncertainty
-    if uncertainty is None or (name == "rate_deviation" and instance.objective not in SUMS):
-        return np.zeros(len(jobs))
-    own = jobs.numbers(name)
-    return np.where(np.isnan(own), getattr(uncertainty, name), own)
+    def of_jobs(self, jobs: JobColumns, name: Deviation, objective: str) -> FloatArray:
+        """Deviation of each job, its own or that of all, shape (n_jobs,); 0 where it does not count."""
+        if name == "rate_deviation" and objective not in SUMS:
+            return np.zeros(len(jobs))
+        own = jobs.numbers(name)
+        return np.where(np.isnan(own), getattr(self, name), own)
 
 
-def uncertainty_faults(instance: Instance) -> Iterator[str]:
+def uncertainty_faults(known: Uncertainty | None, jobs: JobColumns, objective: str) -> Iterator[str]:
     """Yield a fault for deviations without an uncertainty set, or in an objective that takes none."""
-    uncertainty, jobs = instance.uncertainty, instance.by_column()
     own = {name: jobs.numbers(name) for name in get_args(Deviation) if name in jobs.columns}
-    if uncertainty is None:
+    if known is None:
         for name, shares in own.items():
             for j in np.flatnonzero(~np.isnan(shares))[:1].tolist():
                 yield f"job '{jobs.names[j]}' has a '{name}', which needs 'uncertainty'"
-    elif instance.objective not in SUMS and any(
-        np.any(share > 0.0) for share in (uncertainty.rate_deviation, own.get("rate_deviation", 0.0))
-    ):
-        yield f"uncertain rates need one of the objectives {', '.join(SUMS)}, not '{instance.objective}'"
+    elif objective not in SUMS and (known.rate_deviation or np.nansum(own.get("rate_deviation", 0.0))):
+        yield f"uncertain rates need one of the objectives {', '.join(SUMS)}, not '{objective}'"

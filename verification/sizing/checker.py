@@ -14,7 +14,6 @@ import numpy as np
 from wattsched.instances.errors import require
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.uncertainty import deviations
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
@@ -182,7 +181,7 @@ class _Drawn:
         outcomes, uncertainty = self._outcomes, self._instance.uncertainty
         if uncertainty is None:
             return 0.0
-        share = deviations(self._instance, outcomes.configurations.jobs, "power_deviation")
+        share = self._instance.deviations(outcomes.configurations.jobs, "power_deviation")
         deviation_w = share[outcomes.jobs[outcomes.runs]] * self._busy_w
         inside = [domain is None or domain in pool.domains for pool in self.pools.values()]
         return worst_case(uncertainty, deviation_w[np.array(inside, dtype=bool)[self._pool]])

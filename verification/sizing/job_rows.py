@@ -13,7 +13,6 @@ from itertools import pairwise
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.uncertainty import deviations
 from wattsched.topology.arrays import FloatArray, IntArray, alike
 from wattsched.topology.column import NONE
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
@@ -182,8 +181,8 @@ class JobRows:
         best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
         rates = of.reference_rate
         self.terms = terms_of(of, rates, best_s, a)
-        self.power_deviation = a.array(deviations(self.instance, jobs, "power_deviation"))
-        self.rate_deviation = a.array(deviations(self.instance, jobs, "rate_deviation"))
+        self.power_deviation = a.array(self.instance.deviations(jobs, "power_deviation"))
+        self.rate_deviation = a.array(self.instance.deviations(jobs, "rate_deviation"))
         tenant = jobs.coded("tenant")
         self.tenant_gpu, self.tenant_watt, self.tenant_joule = (
             np.array([*(self._number((use, name)) for name in tenant.values), 0])[tenant.codes]

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.uncertainty import deviations
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Number, Numbers
@@ -233,7 +232,7 @@ def objective_of(
 def _worst_case(instance: Instance, outcomes: Outcomes, chosen: Choices, cost: FloatArray) -> float:
     """Return what slower jobs add to the cost of a decision in the worst case."""
     of, jobs = outcomes.configurations, outcomes.jobs
-    share = deviations(instance, of.jobs, "rate_deviation")[jobs]
+    share = instance.deviations(of.jobs, "rate_deviation")[jobs]
     if instance.uncertainty is None or not share.any():
         return 0.0
     later_s = (of.best_s - of.start_s)[jobs]
