@@ -39,7 +39,7 @@ _SEARCHING, _GROWING = 0.5, 0.4
 _SOLVING = 0.5
 """Share of the gap to which each program is solved; the rest is for what programs understate."""
 
-NO_DECISION = "no decision keeps the power caps in the worst case"
+NO_DECISION = "no decision keeps all limits, those of uncertain watts in the worst case"
 
 
 @dataclass(order=True)
@@ -65,8 +65,9 @@ def decide_family(call: Call, family: UncertainRound) -> Result:
     if call.incumbent is None:
         return call.result(Termination("infeasible", detail=NO_DECISION), certificate=certificate)
     call.certificate, call.bound = certificate, search.bound
-    if certificate is not None:
-        call.bound = max(call.bound, call.sign * certificate.bound)
+    proven = -math.inf if certificate is None else call.sign * certificate.bound
+    if proven > call.bound or proven >= search.enough:
+        call.bound = proven
     return call.result_now(limit=search.limit)
 
 
