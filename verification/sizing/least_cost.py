@@ -323,7 +323,7 @@ def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers
     for piece, price in prices.items():
         if isinstance(piece, Piece):
             each = options.arithmetic.number(price)
-            amount, amount_size = piece.amounts(worth, options.arithmetic)
+            amount, amount_size = piece.amounts(worth, options)
             charge, size = charge + each * amount, size + each * amount_size
     return charge, size, link
 

@@ -20,7 +20,7 @@ from wattsched.verification.arithmetic import DOUBLES, float_above
 from wattsched.verification.sizing.least_cost import NoOptionError
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.rows import Row
-from wattsched.verification.sizing.uncertainty import FIELD, OBJECTIVE, Piece, quantile
+from wattsched.verification.sizing.uncertainty import FIELD, OBJECTIVE, Piece, drawn_in, quantile
 from wattsched.verification.tree import Taken, read_split
 
 
@@ -64,8 +64,9 @@ class Thresholds:
             for name in ("watt", "possible", "deviation_w", "slower", "slower_size")
         )
         caps = {name: row for name, row in rows.items() if name.partition(":")[0] == "power_w"}
-        self._watts = {n: tuple(options.uses.get(use, 0) for use in row.uses) for n, row in caps.items()}
-        inside_w = {n: np.where(np.isin(watt, its), deviation_w, 0.0) for n, its in self._watts.items()}
+        self._pools = {n: tuple(str(use[1]) for use in row.uses) for n, row in caps.items()}
+        inside = {name: drawn_in(pools, watt, options.uses) for name, pools in self._pools.items()}
+        inside_w = {name: np.where(its, deviation_w, 0.0) for name, its in inside.items()}
         known = {name: (each, each) for name, each in inside_w.items()} | {OBJECTIVE: (slower, slower_size)}
         for name, (found, size) in known.items():
             error, largest = DOUBLES.epsilon * size, np.zeros(len(options.offer))
@@ -94,7 +95,7 @@ class Thresholds:
         if any(low > high for low, high in ends.values()):
             raise NoOptionError
         exact = {name: (Fraction(low), Fraction(high)) for name, (low, high) in ends.items()}
-        return {n: Piece(self._watts.get(n), self._gamma, self._quantile, *each) for n, each in exact.items()}
+        return {n: Piece(self._pools.get(n), self._gamma, self._quantile, *each) for n, each in exact.items()}
 
     def _most(self, deviations: Deviations) -> float:
         """Return a number not below the threshold of any decision."""

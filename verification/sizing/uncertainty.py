@@ -10,6 +10,7 @@ second is the chord of a concave root. No code of formulations or solvers takes 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.sizing.uncertainty import Uncertainty
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Numbers
 
 OBJECTIVE = "objective"
@@ -41,21 +42,26 @@ def worst_case(uncertainty: Uncertainty, deviations: FloatArray) -> float:
     return math.fsum(min(1.0, gamma - j) * each for j, each in enumerate(falling) if j < gamma)
 
 
+def drawn_in(pools: Sequence[str], watt: IntArray, uses: Mapping[Any, int]) -> BoolArray:
+    """Mask of options whose use of watts, by its number among `uses`, is of some pools."""
+    return np.isin(watt, [uses[use] for pool in pools if (use := ("watt", pool)) in uses])
+
+
 @dataclass(frozen=True)
 class Piece:
     """Use of a power cap, or of the objective, that depends on where the threshold of decisions lies.
 
     Attributes
     ----------
-    watts : tuple of int, optional
-        Numbers of the watts above idle that the cap counts (`job_rows`); None for the objective.
+    pools : tuple of str, optional
+        Whose watts the cap counts; None for the objective.
     gamma : Fraction, optional
     quantile : Fraction
     low, high : Fraction
         Ends of the threshold's interval.
     """
 
-    watts: tuple[int, ...] | None
+    pools: tuple[str, ...] | None
     gamma: Fraction | None
     quantile: Fraction
     low: Fraction
@@ -68,11 +74,12 @@ class Piece:
             return self.gamma * self.low
         return self.quantile * self.low * self.high / (self.low + self.high) if self.high else Fraction(0)
 
-    def amounts(self, worth: Any, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
-        """Return the uses of options (`options.Worth`), not above what they must be, and their sizes."""
+    def amounts(self, worth: Any, options: Any) -> tuple[Numbers, Numbers]:
+        """Return the uses of some of the `options`, not above what they must be, and their sizes."""
+        arithmetic: Arithmetic = options.arithmetic
         deviation, its_size = worth.slower, worth.slower_size
-        if self.watts is not None:
-            deviation = np.where(np.isin(worth.watt, self.watts), worth.deviation_w, 0)
+        if self.pools is not None:
+            deviation = np.where(drawn_in(self.pools, worth.watt, options.uses), worth.deviation_w, 0)
             its_size = arithmetic.magnitude(deviation)
         if self.gamma is not None:
             low, high = arithmetic.number(self.low), arithmetic.number(self.high)
