@@ -34,7 +34,7 @@ SMALL = 5_000
 """Programs with more columns are solved only where prices alone do not settle a part."""
 
 _ROUNDING = 1e-9
-_SEARCHING, _GROWING = 0.5, 0.4
+_SEARCHING, _GROWING = 0.4, 0.25
 """Share of the time for the search, and of the rest for trees of choices; what is left is for their proof."""
 _SOLVING = 0.5
 """Share of the gap to which each program is solved; the rest is for what programs understate."""
@@ -79,7 +79,8 @@ class _Search:
         self.limit: Limit | None = None
         self.splits: dict[int, Node] = {}
         self.leaves = {0: _Part(-math.inf, 0, family.root)}
-        self._left, self._growing = [*self.leaves.values()], call.timer
+        self._left = [*self.leaves.values()]
+        self._searching, self._growing = call.timer.share(_SEARCHING), call.timer
 
     @property
     def bound(self) -> float:
@@ -96,7 +97,7 @@ class _Search:
 
     def run(self) -> None:
         """Solve parts, those with the lowest bounds first, until none may hold a better decision."""
-        call, timer = self.call, self.call.timer.share(_SEARCHING)
+        call, timer = self.call, self._searching
         most = MOST_PARTS if call.exact else 1
         while self._left and self._left[0].bound < self.enough:
             if timer.over() or not most:
@@ -164,7 +165,9 @@ class _Search:
     def _solved(self, model: Model[Any], prices: FloatArray | None = None) -> tuple[Solution, Any]:
         """Solve a program from prices of a larger box, and check its decision, if there is one."""
         call = self.call
-        limits = replace(call.limits_left(_SEARCHING), gap=_SOLVING * call.limits.gap)
+        left_s = self._searching.remaining_s()
+        time_s = None if left_s is None else max(0.01, left_s)
+        limits = replace(call.limits, gap=_SOLVING * call.limits.gap, time_s=time_s)
         start = Start(prices=prices) if prices is not None and len(prices) == model.program.n_rows else None
         with unheard():
             solver = find_solver(call.solver)
