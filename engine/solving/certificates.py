@@ -120,7 +120,7 @@ class Priced:
             return Certificate(prices=known.prices, bound=by_prices.bound)
         # What is proven beyond the next step below is rounded to the cost.
         value = min(value, cost - by_prices.step * (1.0 - _LEAST_EXCESS))
-        proven, nodes = _by_tree(call, model, value, self.prices)
+        proven, nodes = by_tree(call, model, value, self.prices)
         if not nodes or proven.bound is None:
             return None
         if not call.sign * known.bound < call.sign * proven.bound < np.inf:
@@ -145,7 +145,7 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         proof, nodes = _by_prices(call, model)
     if not model.program.by_kind and proof.excess <= 0:
         value = np.inf if model.program.bottleneck is not None else value
-        proof, nodes = _by_tree(call, model, value, root=call.prove_s == 0.0)
+        proof, nodes = by_tree(call, model, value, root=call.prove_s == 0.0)
     if not nodes or proof.bound is None or proof.excess <= 0 or (call.prove_s == 0.0 and len(nodes) > 1):
         return None
     if len(nodes) == 1:
@@ -238,12 +238,7 @@ def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
     return Timer(min(limits_s, default=None)), min(most, tree.MOST_NODES)
 
 
-def nodes_of_tree(call: Call, model: Model[Any], value: float, prices: FloatArray) -> list[Node]:
-    """Nodes of a tree over choices that proves a value, or as much of it as time and nodes allow."""
-    return _by_tree(call, model, value, prices)[1]
-
-
-def _by_tree(
+def by_tree(
     call: Call, model: Model[Any], value: float, prices: FloatArray | None = None, *, root: bool = False
 ) -> tuple[Proof, list[Node]]:
     """Proof of a value by a tree, or of as much of it as time and nodes allow, and the tree's nodes.
@@ -278,7 +273,7 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
 def _by_splits(
     call: Call, model: Model[Any], value: float, prices: FloatArray | None, root: bool
 ) -> tuple[Proof, list[Node]]:
-    """Prove a value by a tree over choices as of `_by_tree`, whose root alone is split with `root`."""
+    """Prove a value by a tree over choices as of `by_tree`, whose root alone is split with `root`."""
     timer, most = _limits(call, _USUAL_WORK, model.listed)
     if root:
         timer, most = call.timer.share(_SHARE), _ROOT

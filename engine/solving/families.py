@@ -20,7 +20,7 @@ from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Solution, Start, Termination, unheard
 from wattsched.solving.call import Call
-from wattsched.solving.certificates import LARGEST, dearer_than_any, nodes_of_tree, verified
+from wattsched.solving.certificates import LARGEST, by_tree, dearer_than_any, verified
 from wattsched.topology.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ SMALL = 5_000
 """Programs with more columns are solved only where prices alone do not settle a part."""
 
 _ROUNDING = 1e-9
-_SEARCHING, _GROWING = 0.4, 0.25
-"""Share of the time for the search, and of the rest for trees of choices; what is left is for their proof."""
+_SEARCHING, _GROWING, _MARGIN = 0.4, 0.25, 1.3
+"""Shares of the time for the search, and of what then is left for trees of choices beside the proof of the
+parts, which may take longer than expected by a margin."""
 _SOLVING = 0.5
 """Share of the gap to which each program is solved; the rest is for what programs understate."""
 
@@ -197,21 +198,32 @@ class _Search:
             part.prices, part.named, part.proven = prices, model.named_prices(prices), proven
 
     def certificate(self) -> Certificate | None:
-        """Tree of the parts, whose leaves have prices or trees of their own, with what it proves."""
+        """Tree of the parts, whose leaves have prices or trees of their own, with what it proves.
+
+        Prices alone where the time does not suffice to verify a tree.
+        """
         call, nodes, unsolved = self.call, list[Node](), self.call.incumbent is None
-        self._growing = call.timer.share(_GROWING)
-        try:
-            dearest = dearer_than_any(call, call.prover({}, ())) if unsolved else self.enough
-            self._write(0, min(self.bound, dearest), nodes)
-        except UnsuitableError:
-            return None
         prices = min(self.leaves.values()).named or {}
         with call.timer.phase("prove"):
-            alone, proof = call.prover(prices, ()), verified(call, nodes)
+            without, began_s = call.prover({}, ()), call.timer.elapsed_s()
+            proof = alone = call.prover(prices, ())
+        verifying_s = _MARGIN * len(self.leaves) * (call.timer.elapsed_s() - began_s)
+        left_s, value = call.timer.remaining_s(), self.enough
+        if left_s is None or left_s > verifying_s:
+            if left_s is not None:
+                self._growing = call.timer.at_most(_GROWING * (left_s - verifying_s))
+            if unsolved:
+                value = dearer_than_any(call, without)
+            try:
+                self._write(0, min(self.bound, value), nodes)
+            except UnsuitableError:
+                return None
+            with call.timer.phase("prove"):
+                proof = verified(call, nodes)
         if alone.bound is None or proof.bound is None or (unsolved and proof.excess <= 0):
             return None
         price_bound, bound = (max(-LARGEST, min(LARGEST, one)) for one in (alone.bound, proof.bound))
-        return Certificate(prices=prices, bound=bound, price_bound=price_bound, tree=nodes)
+        return Certificate(prices=prices, bound=bound, price_bound=price_bound if nodes else None, tree=nodes)
 
     def _write(self, number: int, value: float, nodes: list[Node]) -> int:
         """Append the nodes of the tree from one on, and return its place among them."""
@@ -227,10 +239,15 @@ class _Search:
         return place
 
     def _proof_of(self, part: _Part, value: float) -> list[Node]:
-        """Nodes that prove a value of a part: its prices, or a tree of choices."""
-        if part.proven < value and (model := self._model(part.box, self.call.problem.default)) is not None:
-            if part.named is None or part.prices is None:
+        """Nodes that prove a value of a part: its prices, or a tree of choices if there is time for one."""
+        grows = part.proven < value and self.call.prove_s != 0.0 and not self._growing.over()
+        if grows or part.named is None:
+            model = self._model(part.box, self.call.problem.default)
+            if model is not None and (part.named is None or part.prices is None):
                 self._price(part, model)
-            if self.call.prove_s != 0.0 and part.prices is not None and not self._growing.over():
-                return nodes_of_tree(self.call, model, value, part.prices) or [Node(prices=part.named)]
+            ample = self._growing.limit_s is None
+            if model is not None and grows and (ample or model.program.n_columns <= SMALL):
+                assert part.prices is not None
+                _, nodes = by_tree(self.call, model, value, part.prices)
+                return nodes or [Node(prices=part.named)]
         return [Node(prices=part.named or {})]
