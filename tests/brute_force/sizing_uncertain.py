@@ -42,6 +42,9 @@ def random_round(random: Random, *, rates: bool = True) -> dict[str, Any]:
                 job[name] = random.choice((0.0, 0.05, 0.4))
         if random.random() < 0.15:
             job["can_wait"] = False
+        if random.random() < 0.25:
+            pool, gpus = random.choice(list(rows))
+            job["current"], job["restart_s"] = {"pool": pool, "gpus": gpus}, random.choice((10.0, 100.0))
         jobs.append(job)
     standing_w = sum(GPUS[pool] * IDLE_W[pool] for pool in GPUS)
     uncertainty = {"power_deviation": random.choice((0.1, 0.3)), "rate_deviation": random.choice((0.0, 0.2))}
@@ -128,11 +131,14 @@ def _draw_w(
 def _cost(document: dict[str, Any], job: dict[str, Any], row: Row | None, slower: float) -> float:
     """Cost of a job's choice at rates that are lower by a share; a job that waits is slower later."""
     table, work, weight = job["options"], job["remaining_work"], job["weight"]
-    best_s = work / max(table["rate"])
+    current, restart_s = job.get("current"), job.get("restart_s", 0.0)
+    best_s = work / max(table["rate"]) + restart_s
+    lost_s = restart_s
     if row is None:
-        seconds = document["round_s"] + best_s / (1.0 - slower)
+        seconds = document["round_s"] + work / max(table["rate"]) / (1.0 - slower) + restart_s
     else:
-        seconds = work / (row[2] * (1.0 - slower))
+        lost_s = 0.0 if current == {"pool": row[0], "gpus": row[1]} else restart_s
+        seconds = work / (row[2] * (1.0 - slower)) + lost_s
     match document["objective"]:
         case "total-completion":
             return weight * seconds
@@ -143,4 +149,5 @@ def _cost(document: dict[str, Any], job: dict[str, Any], row: Row | None, slower
         case _:
             least = min(table["gpus"])
             reference = max(r for r, n in zip(table["rate"], table["gpus"], strict=True) if n == least)
-            return 0.0 if row is None else -weight * row[2] * (1.0 - slower) / reference
+            useful = max(0.0, 1.0 - lost_s / document["round_s"])
+            return 0.0 if row is None else -weight * row[2] * (1.0 - slower) / reference * useful
