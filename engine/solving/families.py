@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
-from wattsched.results.result import Certificate, Node, Result
+from wattsched.results.result import Certificate, Node, Result, SolverAnswer
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Solution, Start, Termination, unheard
@@ -57,6 +57,15 @@ class _Part:
 
 def decide_family(call: Call, family: UncertainRound) -> Result:
     """Decide an instance that is a family of programs; decisions known so far are checked by the call."""
+    result = _decided(call, family)
+    if result.decided_by:
+        return result
+    ended: dict[str, Any] = result.termination.model_dump()
+    own = SolverAnswer(**ended, objective=result.objective, bound=result.bound, gap=result.gap)
+    return result.model_copy(update={"solver_answer": own})
+
+
+def _decided(call: Call, family: UncertainRound) -> Result:
     search = _Search(call, family)
     with call.timer.phase("solve"):
         search.run()

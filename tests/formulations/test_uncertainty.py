@@ -236,6 +236,12 @@ def test_errors(fields: dict[str, Any], message: str) -> None:
             wattsched.solve(a_round(uncertainty=fields["uncertainty"]), objective=fields["objective"])
 
 
+def test_solvers_are_compared() -> None:
+    known = a_round(uncertainty={"power_deviation": 0.3, "gamma": 2})
+    compared = wattsched.compare(known, formulations=["mckp", "assignment"], solvers=["highs", "auto"])
+    assert [run.solver_objective for run in compared.runs] == [pytest.approx(2.0)] * 4
+
+
 def test_no_single_program_is_exported() -> None:
     from wattsched.solving.engine import model_of
 
