@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wattsched.environment.extras import late
 from wattsched.formulations import external
@@ -22,6 +22,9 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import MOST_FAULTS, FormerNameWarning, shown, unknown_objective
 from wattsched.reading.inputs import meant
 from wattsched.verification.verdict import DecisionT, InstanceT, Rules
+
+if TYPE_CHECKING:
+    from wattsched.formulations.sizing.uncertain_round import UncertainRound
 
 DataT = TypeVar("DataT")
 
@@ -75,6 +78,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     in_place : callable
         Data to the same where no job is to move whose moves cost something that options do not say; None
         where there is none.
+    family : callable
+        Data and objective to the family of programs that they are; None where they are one.
     refute : callable
         Data and certificate prices to the proof that there is no decision, or None where they prove none.
     former : mapping of str to str
@@ -106,6 +111,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     may_grow: Callable[[str], bool] | None = is_limit
     refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
     in_place: Callable[[DataT], DataT | None] = lambda data: None
+    family: Callable[[DataT, str], UncertainRound | None] = lambda data, objective: None
     former: Mapping[str, str] = field(default_factory=dict)
     traces_pareto: bool = False
     branch: Callable[..., Cases[DecisionT] | None] | None = None
@@ -206,6 +212,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         describe=describe,
         may_grow=None,
         in_place=late("formulations.sizing.rooms:in_place"),
+        family=late("formulations.sizing.uncertain_round:family_of"),
         former={"completion": "total-completion", "flow": "work-value"},
         adapt=algebra.adapt,
     )

@@ -230,7 +230,7 @@ class Call:
         """Model of a formulation, which is built when it is first asked for."""
         if formulation not in self.models:
             with self.timer.phase("build" if formulation == self.formulation else "reference"):
-                model = self._built(formulation, self.data)
+                model = self.built(formulation, self.data)
             if self.spread is not None:
                 with self.timer.phase("spread"):
                     model = self.spread(model)
@@ -240,7 +240,7 @@ class Call:
                 self.say(f"{formulation}: {program.n_columns:,} columns, {program.n_rows:,} rows")
         return self.models[formulation]
 
-    def _built(self, formulation: str, data: Any) -> Model[Any]:
+    def built(self, formulation: str, data: Any) -> Model[Any]:
         """Model of a formulation for some data, as the solver takes it."""
         build = self.problem.formulation(formulation)
         model = build(data, self.instance.objective, self.timer.until(_BUILD_SHARE))
@@ -260,7 +260,7 @@ class Call:
     def model_in_place(self) -> Model[Any] | None:
         """Model of these data, by the default formulation; None where there is no decision without moves."""
         with self.timer.phase("build"), suppress(InfeasibleError):
-            return self._built(self.problem.default, self.in_place)
+            return self.built(self.problem.default, self.in_place)
         return None
 
     def checked(self, source: str, decision: Any) -> Candidate:

@@ -37,7 +37,7 @@ _ROOT = 3
 # verifying it may take.
 _EXCESS = 1e-3
 # A bound that exceeds any cost is stated as this, which the format can hold.
-_LARGEST = 1e100
+LARGEST = 1e100
 # The last digit of a limit, at such a price, is more than what is left to rounding.
 _LARGE_PRICE = 1e9
 # So much smaller than the dearest choice, a bound is what is left of terms that cancel, limits among them.
@@ -120,7 +120,7 @@ class Priced:
             return Certificate(prices=known.prices, bound=by_prices.bound)
         # What is proven beyond the next step below is rounded to the cost.
         value = min(value, cost - by_prices.step * (1.0 - _LEAST_EXCESS))
-        proven, nodes = _by_tree(call, model, value, self.prices)
+        proven, nodes = by_tree(call, model, value, self.prices)
         if not nodes or proven.bound is None:
             return None
         if not call.sign * known.bound < call.sign * proven.bound < np.inf:
@@ -137,17 +137,15 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         return None
     with call.timer.phase("prove"):
         without_prices = call.prover({}, ())
-    if without_prices.bound is None or not np.isfinite(without_prices.excess):
+    value = dearer_than_any(call, without_prices)
+    if without_prices.bound is None or np.isinf(value):
         return None
-    # The excess is of the bound over what any decision could cost.
-    dearest = call.sign * without_prices.bound - without_prices.excess
-    value = dearest + _EXCESS * max(1.0, abs(dearest))
     proof, nodes = Proof(), list[Node]()
     if model.program.by_kind or model.program.bottleneck is not None:
         proof, nodes = _by_prices(call, model)
     if not model.program.by_kind and proof.excess <= 0:
         value = np.inf if model.program.bottleneck is not None else value
-        proof, nodes = _by_tree(call, model, value, root=call.prove_s == 0.0)
+        proof, nodes = by_tree(call, model, value, root=call.prove_s == 0.0)
     if not nodes or proof.bound is None or proof.excess <= 0 or (call.prove_s == 0.0 and len(nodes) > 1):
         return None
     if len(nodes) == 1:
@@ -155,10 +153,19 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     return Certificate(prices={}, bound=proof.bound, price_bound=without_prices.bound, tree=nodes)
 
 
+def dearer_than_any(call: Call, without_prices: Proof) -> float:
+    """Return a cost above that of any decision, by the proof without prices; infinite where it is unknown."""
+    if without_prices.bound is None or not np.isfinite(without_prices.excess):
+        return np.inf
+    # The excess is of the bound over what any decision could cost.
+    dearest = call.sign * without_prices.bound - without_prices.excess
+    return dearest + _EXCESS * max(1.0, abs(dearest))
+
+
 def rounded_up(call: Call, certificate: Certificate, objective: float) -> Certificate:
     """Certificate with an objective as its bound, if the independent proof reaches it but for rounding."""
     with call.timer.phase("prove"):
-        proof = _verified(call, certificate.tree) if certificate.tree else call.prover(certificate.prices, ())
+        proof = verified(call, certificate.tree) if certificate.tree else call.prover(certificate.prices, ())
     sign = call.sign
     if proof.reach is None or sign * proof.reach < sign * objective:
         return certificate
@@ -205,10 +212,10 @@ def certificate_of(
     nodes = [Node(**node) for node in cases.nodes]
     with call.timer.phase("prove"):
         by_prices = call.prover(cases.prices, ())
-        proof = by_prices if len(nodes) == 1 else _verified(call, nodes)
+        proof = by_prices if len(nodes) == 1 else verified(call, nodes)
     if by_prices.bound is None or proof.bound is None or (none and proof.excess <= 0):
         return None
-    most = _LARGEST if none else np.inf
+    most = LARGEST if none else np.inf
     alone, proven = np.clip([by_prices.bound, proof.bound], -most, most).tolist()
     if not np.isfinite([alone, proven]).all():
         return None
@@ -231,7 +238,7 @@ def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
     return Timer(min(limits_s, default=None)), min(most, tree.MOST_NODES)
 
 
-def _by_tree(
+def by_tree(
     call: Call, model: Model[Any], value: float, prices: FloatArray | None = None, *, root: bool = False
 ) -> tuple[Proof, list[Node]]:
     """Proof of a value by a tree, or of as much of it as time and nodes allow, and the tree's nodes.
@@ -260,13 +267,13 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
             most = int(min(most, 2 * _VERIFYING * left_s / leaf_s))
         grown = tree.prove(counts.program, value, timer.share(1.0 - _VERIFYING), counts=counts, nodes=most)
         nodes = [_counted(counts, node) for node in grown.nodes]
-        return _verified(call, nodes), nodes
+        return verified(call, nodes), nodes
 
 
 def _by_splits(
     call: Call, model: Model[Any], value: float, prices: FloatArray | None, root: bool
 ) -> tuple[Proof, list[Node]]:
-    """Prove a value by a tree over choices as of `_by_tree`, whose root alone is split with `root`."""
+    """Prove a value by a tree over choices as of `by_tree`, whose root alone is split with `root`."""
     timer, most = _limits(call, _USUAL_WORK, model.listed)
     if root:
         timer, most = call.timer.share(_SHARE), _ROOT
@@ -274,7 +281,7 @@ def _by_splits(
         grown = tree.prove(model.listed, value, timer, prices=prices, nodes=most)
         nodes = _nodes_of_splits(model, grown)
         if prices is None:  # the program's own bound is not what they prove
-            return _verified(call, nodes), nodes
+            return verified(call, nodes), nodes
         return Proof(bound=model.program.reported(grown.bound)), nodes
 
 
@@ -286,7 +293,7 @@ def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
     with call.timer.phase("prove"):
         prices, _ = dual_prices(model.program, call.timer.remaining_s())
         nodes = [Node(prices=model.named_prices(prices))]
-        return _verified(call, nodes), nodes
+        return verified(call, nodes), nodes
 
 
 def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
@@ -300,10 +307,10 @@ def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, 
     with call.timer.phase("prove"):
         grown = tree.prove_threshold(bottleneck, value, timer, most)
         nodes = [] if grown is None else _nodes_of_splits(model, grown)
-        return _verified(call, nodes), nodes
+        return verified(call, nodes), nodes
 
 
-def _verified(call: Call, nodes: list[Node]) -> Proof:
+def verified(call: Call, nodes: list[Node]) -> Proof:
     """Return what the independent proof makes of a tree's nodes, nothing of none."""
     if not nodes:
         return Proof()

@@ -40,6 +40,10 @@ SLACK_S = 0.02
 CALM_S = 10.0
 """Calls with a shorter limit are not interrupted by Python's search for cyclic garbage."""
 
+FAMILY = (
+    "the instance has uncertain watts or rates: it is a family of programs, and no single one stands for it"
+)
+
 # Python's own come first: to ask an abstract class takes ten times as long.
 _NUMBER, _WHOLE = (float, int, Real), (int, Integral)
 # Shards for each worker: what is lost with one is made again by several.
@@ -260,6 +264,8 @@ def model_of(
     data = problem.expand(with_objective(problem, sound, goal))
     if reasons := problem.diagnose(data):
         raise InfeasibleError("; ".join(reasons))
+    if problem.family(data, goal) is not None:
+        raise ValueError(FAMILY)
     model = build(data, goal, Timer())
     return model if model.written_out is None else model.written_out()
 

@@ -32,6 +32,7 @@ from wattsched.solving.answer import Answer, refuted
 from wattsched.solving.call import EARLIER, IN_PLACE, Call, Candidate, StoppedError
 from wattsched.solving.certificates import Priced
 from wattsched.solving.deadline import on_time
+from wattsched.solving.families import decide_family
 from wattsched.verification.report import Report
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def decide(call: Call, earlier: Any) -> Result:
         return refuted(call, InfeasibleError(detail, proof and replace(proof, detail=detail)))
     call.set_aside()
     found = [] if earlier is None else [_earlier_candidate(call, earlier)]
+    if (family := call.problem.family(call.data, call.instance.objective)) is not None:
+        return decide_family(call, family)
     if call.watched and call.exact and call.timer.phase_s["expand"] > _LONG_S:
         with suppress(MemoryError, OSError):  # it is asked for again when there is a program
             call.worker()

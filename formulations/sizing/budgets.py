@@ -11,6 +11,7 @@ from wattsched.formulations.reach import reached
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.rooms import sleepers_of
+from wattsched.formulations.sizing.uncertainty import uses_w
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.tenants import cohorts_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -190,12 +191,15 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
     rows = []
     for budget in budgets:
         if budget.name == "power_w":
-            rows.append(BudgetRow.of("power_w", extra, budget.limit, budget.standing))
+            use, besides_w = uses_w(options, index, budget.name, extra)
+            rows.append(BudgetRow.of("power_w", use, budget.limit, budget.standing + besides_w))
         elif budget.counts == "power":
             parts = [by_pool[ends[p] : ends[p + 1]] for p in budget.members.tolist()]
             column = np.sort(np.concatenate([ends[:0], *parts]))
-            column = column[extra[column] != 0.0]
-            rows.append(BudgetRow(budget.name, column, extra[column], budget.capacity, budget.limit))
+            use, besides_w = uses_w(options, index, budget.name, extra)
+            column = column[use[column] != 0.0]
+            capacity = left_of(budget.limit, budget.standing + besides_w)
+            rows.append(BudgetRow(budget.name, column, use[column], capacity, budget.limit))
         else:
             use = energy * options.per_joule[budget.counts]
             rows.append(BudgetRow.of(budget.name, use, budget.limit, budget.standing))

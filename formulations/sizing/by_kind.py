@@ -43,7 +43,8 @@ PER_KIND = 2
 
 def suits(known: RoundJobs, objective: Objective) -> bool:
     """True if a round can be solved by kind, and that pays."""
-    return objective.by_kind is not None and not known.job_sets and pays(known)
+    plain = not known.job_sets and known.instance.uncertainty is None
+    return objective.by_kind is not None and plain and pays(known)
 
 
 def pays(known: RoundJobs) -> bool:

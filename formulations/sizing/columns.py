@@ -22,6 +22,7 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.sizing.uncertainty import costs
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets, run_starts
 from wattsched.topology.column import NONE
 
@@ -58,6 +59,8 @@ def _budget_criteria(options: Options) -> list[FloatArray]:
     budgets = options.instance.budgets
     capped = np.array([budgets.power_w is not None or bool(p.domains) for p in options.pools] + [False])
     criteria = [np.where(capped[options.pool], extra_power_w(options), 0.0)] if capped.any() else []
+    if capped.any() and options.of.box:  # a job's deviations grow with its watts
+        criteria.append(np.where(capped[options.pool], options.power_w, 0.0))
     if budgets.energy_j is not None or budgets.carbon_g is not None:
         energy = options.counted_j
         if not any(np.array_equal(energy, power * options.instance.round_s) for power in criteria):
@@ -285,7 +288,7 @@ class Choices:
     @cached_property
     def criteria(self) -> FloatArray:
         """Cost, block and uses of budgets of every option, shape (n_criteria, n_options)."""
-        return _criteria(self.options, self.objective.cost(self.options))
+        return _criteria(self.options, costs(self.options, self.objective))
 
     def attributes(self) -> dict[str, FloatArray]:
         """Quantities of the columns that published rules read: GPUs, seconds and joules."""
@@ -335,7 +338,7 @@ def choices(options: Options, objective: str, *, keep_dominated: bool = False) -
     if len(empty):
         names = [options.of.jobs.names[j] for j in empty[:5].tolist()]
         raise ValueError(f"no option meets the deadline of: {', '.join(names)}")
-    cost = goal.cost(options)
+    cost = costs(options, goal)
     keep = np.ones(len(options), dtype=bool) if keep_dominated else undominated(options, cost)
     index = np.flatnonzero(keep)
     counts = np.bincount(options.job[index], minlength=len(options.start) - 1)

@@ -61,6 +61,9 @@ class RoundJobs:
         Jobs that are not among these, which wait as they have no option, and why.
     in_place : bool
         Whether jobs whose changes have a price are to keep their GPUs where they keep their options.
+    box : mapping of str to tuple of float
+        Intervals of the parameters of uncertain power caps and objectives (`uncertainty`); nothing is added
+        to those that are not named.
     """
 
     instance: Instance
@@ -70,6 +73,7 @@ class RoundJobs:
     job_sets: tuple[JobSetOption, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     in_place: bool = False
+    box: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.jobs)

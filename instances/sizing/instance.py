@@ -13,8 +13,10 @@ from wattsched.instances.errors import duplicates, refuse, repeated, unknown
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.tenants import Tenant, tenant_faults
+from wattsched.instances.sizing.uncertainty import Deviation, Uncertainty, uncertainty_faults
 from wattsched.instances.units import J_PER_KWH
 from wattsched.perfmodels.profile import Configurations, Profile, find
+from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import COLUMNS, ROWS, form_of
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Price, Strict
@@ -30,10 +32,11 @@ Budget = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 
 
 def lacking(instance: Instance) -> list[str]:
-    """Return a fault for each field that the objective needs and the instance lacks."""
+    """Return a fault for each field that the objective needs and the instance lacks, or cannot go with."""
     needed = PER_KWH.get(instance.objective)
     missing = needed is not None and getattr(instance, needed) is None
-    return [f"the objective '{instance.objective}' needs '{needed}'"] if missing else []
+    found = [f"the objective '{instance.objective}' needs '{needed}'"] if missing else []
+    return [*found, *uncertainty_faults(instance.uncertainty, instance.by_column(), instance.objective)]
 
 
 def content_of_kinds(instance: Instance, jobs: JobColumns) -> list[Any]:
@@ -136,6 +139,8 @@ class Instance(Strict):
         A list of jobs, or jobs by column.
     sets : list of JobSet
         Jobs that may share GPUs.
+    uncertainty : Uncertainty, optional
+        Deviations of watts and rates that power caps and the objective are protected against.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -156,6 +161,7 @@ class Instance(Strict):
         Annotated[list[Job], Tag(ROWS)] | Annotated[JobColumns, Tag(COLUMNS)], Discriminator(form_of)
     ]
     sets: list[JobSet] = Field(default_factory=list)
+    uncertainty: Uncertainty | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -209,6 +215,11 @@ class Instance(Strict):
     def by_column(self) -> JobColumns:
         """Jobs by column."""
         return JobColumns.from_records(self.jobs)
+
+    def deviations(self, jobs: JobColumns, name: Deviation) -> FloatArray:
+        """Share by which the watts or rates of each job deviate; 0 where nothing is uncertain."""
+        known = self.uncertainty
+        return np.zeros(len(jobs)) if known is None else known.of_jobs(jobs, name, self.objective)
 
     def contradictions(self) -> Iterator[str]:
         """Yield names given twice, names of things that do not exist, and fields that contradict each other.

@@ -11,6 +11,7 @@ from wattsched.instances.errors import refuse
 from wattsched.topology.fields import Count, GpuNumber, Name, NonNegative, Positive, Strict
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
+DeviationShare = Annotated[float, Field(ge=0.0, le=0.99, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=SMALLEST_WEIGHT, le=LARGEST_WEIGHT, allow_inf_nan=False)]
 
 
@@ -153,6 +154,8 @@ class Job(Strict):
         Name of a performance model in the instance's profiles or the catalogue.
     batch_sizes, gpu_counts, frequencies_mhz, power_limits_w : list, optional
         Choices to offer, for jobs with a model.
+    power_deviation, rate_deviation : float, optional
+        Shares by which its watts and rates deviate, instead of those of the instance's `uncertainty`.
     """
 
     name: Name
@@ -174,6 +177,8 @@ class Job(Strict):
     gpu_counts: list[Count] | None = None
     frequencies_mhz: list[Count] | None = None
     power_limits_w: list[Positive] | None = None
+    power_deviation: DeviationShare | None = None
+    rate_deviation: DeviationShare | None = None
 
     _by_column = field_validator("options", mode="before")(by_column)
 

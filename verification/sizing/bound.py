@@ -49,6 +49,8 @@ from wattsched.verification.sizing.rows import (
     sleeping_in,
 )
 from wattsched.verification.sizing.splits import Allowed, Splits, States, states
+from wattsched.verification.sizing.thresholds import Thresholds
+from wattsched.verification.sizing.uncertainty import OBJECTIVE, Piece
 from wattsched.verification.tree import Prover as ProverOfSplits
 from wattsched.verification.tree import Taken
 
@@ -90,18 +92,31 @@ class Prover(ProverOfSplits):
         allowed, of_nodes = self.splits.allowed(taken), states(self.nodes, taken)
         try:
             self._require_configurations()
-            return self._proof(charged, allowed, of_nodes)
+            return self._proof(charged, allowed, of_nodes, self.thresholds.pieces(taken))
         except NoOptionError:
             bound = math.inf if self.sense == "min" else -math.inf
             return Proof([], bound, bound, excess=math.inf, exact=True)
         except ValueError as error:
             return Proof([f"certificate: {error}"])
 
-    def _proof(self, charged: Mapping[str, float], allowed: Allowed, of_nodes: States) -> Proof:
-        """Return the proof from charges for a unit of rows, and from what splits leave to jobs and nodes."""
+    def _proof(
+        self,
+        charged: Mapping[str, float],
+        allowed: Allowed,
+        of_nodes: States,
+        worst: Mapping[str, Piece],
+    ) -> Proof:
+        """Return the proof from charges for a unit of rows, and from what splits leave to jobs and nodes.
+
+        Charged rows, and the objective, also use what their `worst` cases are at least.
+        """
         charged = _no_less_for_more(self.configurations.pools, charged)
         paid = prices_of(self.rows, charged)
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
+        for name, piece in worst.items():
+            if price := Fraction(1 if name == OBJECTIVE else charged.get(name, 0.0)):
+                paid[piece] = price
+                used.append((Row("room", {}, -piece.besides), price))
         pieces, of_node = self._cut_up(charged)
         least, size = self._least_of_nodes(paid, of_node, of_nodes)
         # What pieces and sleeping nodes add to the bound, as limits of rows that are charged 1.
@@ -117,6 +132,11 @@ class Prover(ProverOfSplits):
         if self.sense == "max":
             bound, honest = -bound, -honest
         return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
+
+    @cached_property
+    def thresholds(self) -> Thresholds:
+        """Thresholds of the uncertain power caps and of the objective."""
+        return Thresholds(self.instance, lambda: self.near, self.rows)
 
     def _cut_up(self, charged: Mapping[str, float]) -> tuple[Fraction, dict[str, Fraction]]:
         """Return the largest charge for pieces that nodes can be cut up into, each size at its price.
@@ -230,7 +250,8 @@ def _bound_on_sum(
     # Costs of changes may have cancelled costs of options before they got here.
     size += Fraction(total(prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
-    most = cheapest.dearest + prover.dearest_nodes()  # no decision costs more
+    # No decision costs more.
+    most = cheapest.dearest + prover.dearest_nodes() + prover.thresholds.dearest()
     # The size of the costs alone: a forger could choose prices that make any rounding look honest.
     unit = max(Fraction(1), cheapest.worth + prover.dearest_nodes())
     reach = _claimed(bound.high, abs(bound.high) + size, unit)

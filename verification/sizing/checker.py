@@ -26,6 +26,7 @@ from wattsched.verification.sizing.pools import Places, Pool, block_of, places_o
 from wattsched.verification.sizing.rows import awake_w, sleepers
 from wattsched.verification.sizing.tenants import drawn_j
 from wattsched.verification.sizing.tenants import faults as quota_faults
+from wattsched.verification.sizing.uncertainty import worst_case
 
 
 def check(instance: Instance, decision: Decision) -> Report:
@@ -36,8 +37,8 @@ def check(instance: Instance, decision: Decision) -> Report:
     budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size
     or pool, or stop), ``migrations`` (those that keep their configuration but on other GPUs) and, where there
     is such a thing, ``change_cost``, what the objective pays for changes, ``goodput`` under a least one, and
-    ``nodes_asleep``. The objective is None when some job does nothing that it could do. Jobs without options
-    wait, and are in none of this.
+    ``nodes_asleep``, and ``worst_power_w`` where watts are uncertain. The objective is None when some job
+    does nothing that it could do. Jobs without options wait, and are in none of this.
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
@@ -73,8 +74,11 @@ def check(instance: Instance, decision: Decision) -> Report:
         **({"nodes_asleep": int(asleep.sum())} if sleeping.any() else {}),
         **({} if instance.budgets.least_goodput is None else {"goodput": goodput_in_all(outcomes)}),
     }
-    faults += _over_caps(instance, pools, drawn.power_w)
-    faults += budget_faults(instance.budgets, totals, TOLERANCE)
+    if instance.uncertainty is not None:
+        totals["worst_power_w"] = totals["power_w"] + drawn.beyond_w()
+    faults += _over_caps(instance, drawn)
+    capped = totals | {"power_w": totals.get("worst_power_w", totals["power_w"])}
+    faults += budget_faults(instance.budgets, capped, TOLERANCE)
     faults += [*_over_quotas(instance, outcomes), *_too_little(instance, totals)]
     objective = None
     if instance.objective not in OBJECTIVES:
@@ -147,7 +151,7 @@ class _Drawn:
         asleep: list[IntArray],
         woken: list[IntArray],
     ):
-        self._instance, self._outcomes = instance, outcomes
+        self._instance, self._outcomes, self.pools = instance, outcomes, pools
         types, runs, assigned = instance.cluster.gpu_types, outcomes.runs, outcomes.assigned
         self._idle_w = np.array([types[pool.gpu_type].idle_power_w for pool in pools.values()])
         assignment = outcomes.assignment[runs]
@@ -171,6 +175,16 @@ class _Drawn:
             idle, busy = pool.available - pool.gpus_per_node * len(down), int(leading[here].sum())
             self.idle_w[name] = idle * idle_w + servers_w
             self.power_w[name] = total([(idle - busy) * idle_w + servers_w, *self._busy_w[here].tolist()])
+
+    def beyond_w(self, domain: str | None = None) -> float:
+        """Watts beyond what options state in the worst case, of all pools or of those in a power domain."""
+        outcomes, uncertainty = self._outcomes, self._instance.uncertainty
+        if uncertainty is None:
+            return 0.0
+        share = self._instance.deviations(outcomes.configurations.jobs, "power_deviation")
+        deviation_w = share[outcomes.jobs[outcomes.runs]] * self._busy_w
+        inside = [domain is None or domain in pool.domains for pool in self.pools.values()]
+        return worst_case(uncertainty, deviation_w[np.array(inside, dtype=bool)[self._pool]])
 
     def woken_j(self) -> float:
         """Energy of the nodes that jobs keep awake, without that of jobs, in the scope of the budgets."""
@@ -196,13 +210,14 @@ class _Drawn:
         return total([*self.by_job_j().tolist(), *(watts * self._instance.round_s for watts in idle_w)])
 
 
-def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, float]) -> Iterator[str]:
-    """Yield a fault for every power domain above its cap, by the draw of each pool."""
+def _over_caps(instance: Instance, drawn: _Drawn) -> Iterator[str]:
+    """Yield a fault for every power domain above its cap, in the worst case where watts are uncertain."""
     inside: dict[str, list[float]] = {}
-    for name, pool in pools.items():
+    for name, pool in drawn.pools.items():
         for through in pool.domains:
-            inside.setdefault(through, []).append(draw_w[name])
+            inside.setdefault(through, []).append(drawn.power_w[name])
     for domain in instance.cluster.power_domains:
-        inside_w, cap_w = total([domain.reserved_w, *inside.get(domain.name, [])]), domain.power_cap_w
+        draws_w = [domain.reserved_w, *inside.get(domain.name, []), drawn.beyond_w(domain.name)]
+        inside_w, cap_w = total(draws_w), domain.power_cap_w
         if exceeds(inside_w, cap_w, TOLERANCE):
             yield f"power domain '{domain.name}' draws {inside_w:.9g} W, its cap is {cap_w:.9g} W"

@@ -73,6 +73,8 @@ class JobRows:
         Whether tenants have quotas of joules or grams.
     most_j, surely_j : arrays, shape (n_jobs,), if metered
         Joules that the tenant lets a job use alone, and that it does by any arithmetic.
+    power_deviation, rate_deviation : arrays, shape (n_jobs,)
+        Shares of the jobs' watts and rates that are uncertain.
     runs, kept, can_wait, timed : bool arrays, shape (n_jobs,)
         Those that are `timed` have a deadline, or so many joules.
     """
@@ -179,6 +181,8 @@ class JobRows:
         best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
         rates = of.reference_rate
         self.terms = terms_of(of, rates, best_s, a)
+        self.power_deviation = a.array(self.instance.deviations(jobs, "power_deviation"))
+        self.rate_deviation = a.array(self.instance.deviations(jobs, "rate_deviation"))
         tenant = jobs.coded("tenant")
         self.tenant_gpu, self.tenant_watt, self.tenant_joule = (
             np.array([*(self._number((use, name)) for name in tenant.values), 0])[tenant.codes]

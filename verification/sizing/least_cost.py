@@ -26,6 +26,7 @@ from wattsched.verification.sizing.job_rows import GOODPUT_USE, JOULE_USE, LARGE
 from wattsched.verification.sizing.options import Listed, Options, Worth
 from wattsched.verification.sizing.rows import RowPrices
 from wattsched.verification.sizing.splits import Allowed
+from wattsched.verification.sizing.uncertainty import Piece
 
 
 class Reach(NamedTuple):
@@ -191,7 +192,7 @@ def least_by_kind(options: Options, prices: RowPrices, jobs: IntArray) -> list[N
 
 def _divided(options: Options, left: Allowed) -> tuple[IntArray, IntArray | None]:
     """Return the jobs that are looked at by kind, those of splits are not, and the others; None for all."""
-    together = by_kind_of(options).jobs
+    together = by_kind_of(options).jobs if options.instance.uncertainty is None else np.zeros(0, dtype=int)
     if left:
         together = together[~np.isin(together, list(left))]
     if not len(together):
@@ -319,6 +320,11 @@ def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers
         charge, size = charge + of_tenant, size + of_tenant
     if giving := paid[GOODPUT_USE]:
         charge, size = charge + giving * worth.goodput, size + abs(giving) * worth.goodput_size
+    for piece, price in prices.items():
+        if isinstance(piece, Piece):
+            each = options.arithmetic.number(price)
+            amount, amount_size = piece.amounts(worth, options)
+            charge, size = charge + each * amount, size + each * amount_size
     return charge, size, link
 
 

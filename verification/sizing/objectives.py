@@ -21,6 +21,7 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Number, Numbers
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.outcomes import Outcomes
+from wattsched.verification.sizing.uncertainty import worst_case
 
 SHORTEST_HOLD_S = 600.0
 """A restart is spread over this time at least: a configuration is expected to be kept as long."""
@@ -87,6 +88,20 @@ class Choices(NamedTuple):
     change_cost: Numbers | int = 0
     joules: Numbers | int = 0
     joules_size: Numbers | int = 0
+
+
+def slowed(chosen: Choices, works_s: Numbers, share: Numbers) -> Choices:
+    """Return the choices of jobs that are slower by a share.
+
+    Parameters
+    ----------
+    works_s : array, shape (n_choices,)
+        Seconds that each job works, now or, if it waits, later; a restart is not among them.
+    share : array, shape (n_choices,)
+        Of the job's rate, below 1.
+    """
+    seconds = chosen.seconds + works_s * share / (1 - share)
+    return chosen._replace(seconds=seconds, speed=lambda: chosen.speed() * (1 - share))
 
 
 def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
@@ -184,7 +199,7 @@ def goodput_in_all(outcomes: Outcomes) -> float:
 def objective_of(
     instance: Instance, outcomes: Outcomes, joules: FloatArray | float = 0.0, besides_j: float = 0.0
 ) -> float:
-    """Objective of a decision in which every job has an outcome.
+    """Objective of a decision in which every job has an outcome, in the worst case where it is uncertain.
 
     Parameters
     ----------
@@ -207,11 +222,23 @@ def objective_of(
     )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         cost, _ = costs_of(instance, chosen, DOUBLES)
-        costs = cost.tolist()
+        costs, worst = cost.tolist(), _worst_case(instance, outcomes, chosen, cost)
         if instance.objective in ENERGY:
             costs.append(besides_j * max(0.0, per_joule(instance, DOUBLES)))
-    found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total(costs)
+    found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total([*costs, worst])
     return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found  # no -0
+
+
+def _worst_case(instance: Instance, outcomes: Outcomes, chosen: Choices, cost: FloatArray) -> float:
+    """Return what slower jobs add to the cost of a decision in the worst case."""
+    of, jobs = outcomes.configurations, outcomes.jobs
+    share = instance.deviations(of.jobs, "rate_deviation")[jobs]
+    if instance.uncertainty is None or not share.any():
+        return 0.0
+    later_s = (of.best_s - of.start_s)[jobs]
+    works_s = np.where(outcomes.runs, chosen.seconds - chosen.lost_s, later_s)
+    slow, _ = costs_of(instance, slowed(chosen, works_s, share), DOUBLES)
+    return worst_case(instance.uncertainty, np.maximum(0.0, slow - cost))
 
 
 def total(values: Iterable[float]) -> float:

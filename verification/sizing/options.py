@@ -20,7 +20,7 @@ from wattsched.topology.arrays import BoolArray, IntArray, offsets, ranges
 from wattsched.verification.arithmetic import Arithmetic, Numbers, alike, pareto_rows
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.job_rows import JobRows
-from wattsched.verification.sizing.objectives import Choices, costs_of, goodput_of
+from wattsched.verification.sizing.objectives import Choices, costs_of, goodput_of, slowed
 
 CHUNK = 1 << 18
 """Options that are looked at together: their arrays stay in the processor's cache."""
@@ -48,6 +48,10 @@ class Worth(NamedTuple):
         In a set an equal part of them; joules where tenants have quotas of them, else 0.
     goodput, goodput_size : arrays
         Where there is a least one; else 0.
+    deviation_w : array
+        Watts by which an option may draw more than it states; 0 without uncertainty.
+    slower, slower_size : arrays
+        Cost by which a slower job may be worse, and the size of the numbers that it was computed from.
     """
 
     possible: BoolArray
@@ -69,6 +73,9 @@ class Worth(NamedTuple):
     drawn_j: Numbers
     goodput: Numbers
     goodput_size: Numbers
+    deviation_w: Numbers
+    slower: Numbers
+    slower_size: Numbers
 
     def take(self, which: BoolArray) -> Worth:
         """Return some of the options."""
@@ -177,7 +184,7 @@ class Options(JobRows):
     def _seen(self) -> Worth:
         """Options to run, as far as they were looked at, with room for all others."""
         n = len(self)
-        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (6, int), (11, object)))
+        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (6, int), (14, object)))
         # In the order of the fields.
         return Worth(*flags, *numbers[:2], *uses[:3], *numbers[2:6], *uses[3:], *numbers[6:])
 
@@ -241,8 +248,10 @@ class Options(JobRows):
             joules_size=joules_size,
         )
         goodput, goodput_size = self._goodput(job, unit_s, lost_s)
+        possible = self._chosen(chosen, ~(restarts & self.kept[job]), drawn_j)
+        slower, slower_size = self._slower(chosen, seconds - lost_s, possible[2:])
         return Worth(
-            *self._chosen(chosen, ~(restarts & self.kept[job]), drawn_j),
+            *possible,
             # A job that keeps its GPUs needs no room: they were never free.
             room=np.where(self.kept[job], 0, self.room[row]),
             link=self.link[row],
@@ -259,7 +268,31 @@ class Options(JobRows):
             drawn_j=drawn_j,
             goodput=goodput,
             goodput_size=goodput_size,
+            deviation_w=power_w * self.power_deviation[job],
+            slower=slower,
+            slower_size=slower_size,
         )
+
+    def _slower(
+        self, chosen: Choices, works_s: Numbers, known: tuple[Numbers, ...]
+    ) -> tuple[Numbers, Numbers]:
+        """Return by how much choices cost more where jobs are slower, and the sizes of that.
+
+        Parameters
+        ----------
+        works_s : array, shape (n_choices,)
+            Seconds that a job works, those of a restart not among them.
+        known : tuple of arrays
+            Costs and sizes of the choices as stated.
+        """
+        share = self.rate_deviation[chosen.job]
+        if not share.any():
+            nothing = 0 * works_s
+            return nothing, nothing
+        cost, size = known
+        slow, slow_size = costs_of(self.instance, slowed(chosen, works_s, share), self.arithmetic)
+        # Slower seconds and speeds were rounded a few times more.
+        return np.maximum(0, slow - cost), 2 * (size + slow_size)
 
     def _goodput(self, job: IntArray, unit_s: Numbers, lost_s: Numbers) -> tuple[Numbers, Numbers]:
         """Goodput of jobs at so many seconds per unit of work, and the sizes, where there is a least one."""
@@ -288,9 +321,10 @@ class Options(JobRows):
             joules_size=size,
         )
         worth = self._chosen(chosen, self.can_wait[jobs])
+        slower = self._slower(chosen, self.terms.best_s[jobs] - self.restart_s[jobs], worth[2:])
         # In the order of the fields: of all uses only joules, which have no number there.
         uses = no_use, no_use, no_use, none, none, joules, size
-        return Worth(*worth, *uses, no_use, no_use, no_use, none, none, none, none, none)
+        return Worth(*worth, *uses, no_use, no_use, no_use, none, none, none, none, none, none, *slower)
 
     def _least_joules(self, jobs: IntArray) -> Numbers:
         """Least energy of jobs that begin anew, alone."""

@@ -27,6 +27,7 @@ from wattsched.verification.sizing.job_rows import Use
 from wattsched.verification.sizing.objectives import BOTTLENECK, ENERGY, per_joule
 from wattsched.verification.sizing.pools import Places, Pool, free_gpus, free_on_nodes, places_of
 from wattsched.verification.sizing.tenants import quotas_of
+from wattsched.verification.sizing.uncertainty import Piece
 
 Key = tuple[str, float]
 """A pool, and what each of some of its nodes draws awake."""
@@ -35,7 +36,7 @@ Key = tuple[str, float]
 LAST_DIGITS = Fraction(1, 2**51)
 """Part of a limit by which it may be exceeded: sums of uses are rounded so far."""
 
-RowPrices = Mapping[Use, Fraction]
+RowPrices = Mapping[Use | Piece, Fraction]
 """Price of each use, in units of the cost that is minimised; only those of shares can be negative."""
 
 
@@ -282,9 +283,9 @@ def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:
                     yield f"share:{one.set}:{pool}:{job}", Row("share", uses)
 
 
-def prices_of(rows: Mapping[str, Row], charged: Mapping[str, float]) -> RowPrices:
+def prices_of(rows: Mapping[str, Row], charged: Mapping[str, float]) -> dict[Use | Piece, Fraction]:
     """Return the price of each use at charges of rows; only those of sets can be negative."""
-    paid: dict[Use, Fraction] = defaultdict(Fraction)
+    paid: dict[Use | Piece, Fraction] = defaultdict(Fraction)
     for name, charge in charged.items():
         for use, amount in rows[name].uses.items():
             paid[use] += Fraction(charge) * amount

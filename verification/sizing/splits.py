@@ -13,6 +13,7 @@ from wattsched.topology.arrays import BoolArray
 from wattsched.topology.fields import Strict
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
 from wattsched.verification.sizing.rows import Key, Sleeping, part_sizes
+from wattsched.verification.sizing.uncertainty import FIELD
 from wattsched.verification.tree import Taken, read_split
 
 WAIT = "wait"
@@ -53,7 +54,7 @@ class Splits:
         """Return the options that splits leave to the jobs; a ValueError says what a split lacks."""
         found: dict[int, BoolArray] = {}
         for split, inside, _ in taken:
-            if "awake" in split:  # of nodes; see `states`
+            if "awake" in split or FIELD in split:  # of nodes, or of thresholds; see `states`, `uncertainty`
                 continue
             # The split is kept, so that nothing else can have its identity.
             if id(split) not in self._read:

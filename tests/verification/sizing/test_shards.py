@@ -7,10 +7,12 @@ import pytest
 
 import wattsched
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.uncertainty import Uncertainty
 from wattsched.running.executors import SerialExecutor
 from wattsched.verification.sizing import shards
 from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.shards import ShardedProver
+from wattsched.verification.tree import Taken
 
 
 class Several(SerialExecutor):
@@ -45,6 +47,19 @@ def test_the_proof_is_the_same(objective: str, monkeypatch: pytest.MonkeyPatch) 
         assert not found.exact
         assert not known.exact
         assert (found.bound, found.excess) == pytest.approx((known.bound, known.excess), rel=1e-12)
+
+
+def test_uncertain_rounds_are_proven_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards number what options use in another way than the whole round."""
+    monkeypatch.setattr(shards, "BLOCK", 30)
+    uncertainty = Uncertainty(power_deviation=0.1, rate_deviation=0.1, gamma=5.0)
+    instance = wattsched.generate("hetero", jobs=150, seed=5).model_copy(update={"uncertainty": uncertainty})
+    here, sharded = Prover(instance), ShardedProver(Several(2), instance)
+    prices = {name: -0.05 * here_sign(here) for name in here.rows if name.startswith("power_w")}
+    taken = [Taken({"threshold": name, "at_most": 20.0}, k % 2 == 0, k) for k, name in enumerate(prices)]
+    known, found = here(prices, taken), sharded(prices, taken)
+    assert known.faults == found.faults == []
+    assert (found.bound, found.excess) == pytest.approx((known.bound, known.excess), rel=1e-12)
 
 
 def here_sign(prover: Prover) -> float:
