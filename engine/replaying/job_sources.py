@@ -21,7 +21,7 @@ from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import meant
 from wattsched.reading.tables import comments_of
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
-from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
+from wattsched.replay.jobs.trace import ELASTICITY, Trace, is_plain, trace_of_durations
 from wattsched.report.imports import Entry, gpu_hours, overfull
 from wattsched.topology.cluster import Cluster
 
@@ -63,7 +63,10 @@ class JobSource:
         Performance models (.json) of your own, in the place of the catalogue's: of fit, a list, an instance.
     elasticity : int
         Jobs may use from an N-th of the GPUs that they asked for to N times as many; 1: these alone, of the
-        type that a list names.
+        type that a list names. Bounds of a list (`min_gpus`, `max_gpus`) take its place.
+    as_deployed : bool
+        Jobs are what `slurm` and `kubernetes` would deploy: plain requests, where a list gives neither a
+        model nor bounds of GPUs.
 
     Raises
     ------
@@ -81,6 +84,7 @@ class JobSource:
     to_day: float | None = None
     profiles: File | None = None
     elasticity: int = ELASTICITY
+    as_deployed: bool = False
 
     def __post_init__(self) -> None:
         require_types(JobSource, vars(self))
@@ -89,6 +93,9 @@ class JobSource:
         require_range(1 <= self.elasticity <= MOST_GPUS, "elasticity", f"1 to {MOST_GPUS}", self.elasticity)
         if self.to_day is not None and self.to_day <= self.from_day:
             raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
+        if self.as_deployed and self.elasticity != ELASTICITY:
+            told = "a list's min_gpus and max_gpus say which jobs are elastic"
+            raise ValueError(f"`elasticity` does not go with `as_deployed`: {told}")
         if self.form not in (known_forms := forms()):
             near = meant(self.form, known_forms)
             raise ValueError(f"form: '{self.form}' is not known{near}; there are {', '.join(known_forms)}")
@@ -120,9 +127,10 @@ class JobSource:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
         with naming(self.file):
             before, jobs = self._within(self._read(profiles))
-            if self.form == LIST:
-                self._notice_freedom()
-            given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles, "history": before}
+            if self.form == LIST or self.as_deployed:
+                self._notice_freedom(jobs)
+            given: dict[str, Any] = {"elasticity": self.elasticity, "as_deployed": self.as_deployed}
+            given |= {"profiles": profiles, "history": before}
             found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
         if self.form == LIST:
             clock = first_arrival(self.file)
@@ -157,9 +165,14 @@ class JobSource:
         """Comments of a list of one's own, such as what its import left out."""
         return [f"the trace: {told}" for told in comments_of(self.file)] if self.form == LIST else []
 
-    def _notice_freedom(self) -> None:
+    def _notice_freedom(self, jobs: Sequence[TraceJob]) -> None:
         """Say what jobs may do besides what they did; who has a list of one's own may not have read of it."""
         most = self.elasticity
+        if self.as_deployed:
+            requests = f"{sum(map(is_plain, jobs)):,} of {len(jobs):,} jobs are plain requests"
+            told = f"{requests}, which change neither GPUs nor settings; the others as the list says"
+            warnings.warn(f"{self.file}: as deployed: {told}", NoticeWarning, stacklevel=3)
+            return
         gpus = f" and on 1/{most} to {most} times the GPUs that they asked for" if most > 1 else ""
         message = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
         warnings.warn(message, NoticeWarning, stacklevel=3)
@@ -177,6 +190,9 @@ class JobSource:
             raise ValueError(
                 "`elasticity` does not go with a csv list that tells work; give min_gpus, max_gpus"
             )
+        if self.as_deployed:
+            told = "whose models, tables and bounds are what is deployed in any case"
+            raise ValueError(f"`as_deployed` does not go with a csv list that tells work, {told}")
         tables = {} if self.tables is None else read_tables(self.tables)
         with naming(self.file):
             return read_listing(self.file, cluster, tables, profiles)
