@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
 BUDGETS = ("budget", "pacing", "least_price")
 SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
-"""Settings that are none of the command's: budgets follow from the baseline, and no node sleeps."""
+LIMITS = ("gpu_limit_w",)
+"""Settings that are none of the command's: budgets follow from the baseline, no node sleeps, and limits of
+GPUs are swept."""
 
 
 @click.command("savings", cls=Described, sections=policies_known)
@@ -68,7 +70,7 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 @filling(
     "settings",
     ReplaySettings,
-    (*BUDGETS, *SLEEP),
+    (*BUDGETS, *SLEEP, *LIMITS),
     **TIMES,
     tariff={"name": "--price", "type": PerKwh(negative=True), "metavar": "M|FILE"},
     gap={"type": Number(0), "default": 1e-2},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -140,6 +140,13 @@ class JobSource:
                 for entry in overfull(waited, cluster, clock):
                     warnings.warn(f"{self.file}: {entry.sentence()}", NoticeWarning, stacklevel=2)
         return found
+
+    def as_set(self, cluster: Cluster, traces: Mapping[int, Trace]) -> Mapping[int, Trace]:
+        """Traces of the same jobs whose settings the operator may set, plain requests or not."""
+        if not self.as_deployed:
+            return traces
+        with warnings.catch_warnings(category=NoticeWarning, action="ignore"):  # told of `traces`
+            return replace(self, as_deployed=False, elasticity=1).traces(cluster, [*traces])
 
     def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
         """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""

@@ -23,6 +23,7 @@ from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.caps import CapError
+from wattsched.replay.jobs.gpu_limits import distinct_limits
 from wattsched.replay.jobs.knowledge import BLIND, Knows, known_of, known_under
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import base_of, require_policy
@@ -35,6 +36,7 @@ from wattsched.report.replays import DURATIONS, EXACT
 from wattsched.report.saved import (
     LATE,
     EventCost,
+    GpuLimit,
     Interval,
     Point,
     PolicySavings,
@@ -54,6 +56,9 @@ SEEDS = (0, 1, 2)
 
 PER_INPUT = 3
 """Replays at either end of an input, about: the baseline, and within budgets that enclose it."""
+
+LIMITS_W = (100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0)
+"""Fixed power limits of GPUs that the baseline is replayed with."""
 
 HEAVY = 0.05
 """Part of the jobs that ask for most GPU time."""
@@ -188,8 +193,8 @@ def savings(
     require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
     require_known("pacing", pacing, PACINGS)
     settings = settings or ReplaySettings()
-    if settings.budget is not None or settings.sleep_after_s is not None:
-        raise ValueError("settings: budgets follow from the levels, and no node may sleep")
+    if (settings.budget, settings.sleep_after_s, settings.gpu_limit_w) != (None, None, None):
+        raise ValueError("settings: budgets follow from the levels, limits are swept, and no node may sleep")
     for policy in (baseline, *policies):
         require_policy(policy)
     require_range(len(policies) > 0, "policies", "one at least", "none")
@@ -212,9 +217,12 @@ def savings(
     clock_s = clock_of(one_trace, settings.start) if "month" in by else 0.0
     study = _Study(baseline, ordered, settings, pacing, executor, progress, journal)
     tested = INPUTS if inputs is None else inputs
+    as_set = source.as_set(cluster, traces)
+    limits_w = distinct_limits(as_set.values(), LIMITS_W)
     further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
     unlimited = len(settings.without_signal) * (1 + len(policies))
-    planned(len(traces) * (1 + len(policies) * len(ordered) + unlimited), further)
+    replays = 1 + len(policies) * len(ordered) + unlimited + len(limits_w)
+    planned(len(traces) * replays, further)
     base = study.baseline_of(traces)
     events = [*study.events(traces, baseline, [known.outcome for known in base.values()])]
     found = list[PolicySavings]()
@@ -224,6 +232,7 @@ def savings(
         points += [study.points(traces, base, policy, level) for level in ordered[1:]]
         found.append(_saved(policy, points, base))
         events += study.events(traces, policy, held)
+    limits = [study.limit(as_set, base, limit_w, found[-1]) for limit_w in limits_w]
     # The smallest budget within which completion is no later on average; else the largest.
     near = max([0, *(k for k, (point, *_) in enumerate(found[-1].points) if point.completion <= 1.0)])
 
@@ -266,6 +275,7 @@ def savings(
         record=record,
         doubts=[*doubts(baseline, energy_j.mean, record), *one.outcome.meter.stale(one.outcome.begin_s)],
         groups=groups_of([known.outcome for known in base.values()], by, clock_s),
+        limits=limits,
         events=events,
     )
 
@@ -337,6 +347,23 @@ class _Study:
         joules = self.power_w(base, level) * self.settings.period_s if math.isfinite(level) else None
         return [_point(base[seed], run) for seed, run in self._runs(traces, policy, joules, level)]
 
+    def limit(
+        self, traces: Mapping[int, Trace], base: Mapping[int, _Base], limit_w: float, last: PolicySavings
+    ) -> GpuLimit:
+        """Replay the baseline with a power limit of GPUs, and say what the last policy saves as late."""
+        one = replace(
+            self,
+            settings=replace(self.settings, gpu_limit_w=limit_w),
+            journal=self.journal and self.journal.within(f"limit{limit_w:g}"),
+        )
+        points = [_point(base[seed], run) for seed, run in one._runs(traces, self.baseline)]
+        instead = [
+            best_within(seed, "completion", point.completion)
+            for point, seed in zip(points, zip(*last.points, strict=True), strict=True)
+        ]
+        saved = [1.0 - point.energy for point in instead if point is not None]
+        return GpuLimit(limit_w, points, Interval.of(saved) if len(saved) == len(points) else None)
+
     def events(
         self, traces: Mapping[int, Trace], policy: str, held: Sequence[Outcome]
     ) -> Iterator[EventCost]:
@@ -372,7 +399,7 @@ class _Study:
 
 def _point(base: _Base, outcome: Outcome) -> Point:
     then_s, now_s = outcome.jct_s, base.outcome.jct_s
-    trace = outcome.trace
+    trace = base.outcome.trace
     gpu_s = trace.requested_gpus * trace.work / trace.requested_rate
     heavy = np.argsort(gpu_s, kind="stable")[-max(1, round(HEAVY * len(trace))) :]
     return Point(

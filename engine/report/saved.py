@@ -148,6 +148,25 @@ class PolicySavings:
 
 
 @dataclass(frozen=True)
+class GpuLimit:
+    """The baseline on GPUs with a fixed power limit.
+
+    Attributes
+    ----------
+    limit_w : float
+        Of every GPU.
+    points : list of Point
+        By seed.
+    instead : Interval, optional
+        Part of the energy that the last policy would save if jobs completed as late as under the limit.
+    """
+
+    limit_w: float
+    points: list[Point]
+    instead: Interval | None
+
+
+@dataclass(frozen=True)
 class EventCost:
     """Cost of a signal under a policy, against the same without the signal; means over seeds, no budget.
 
@@ -216,6 +235,8 @@ class Savings:
     doubts : list of str
         Totals that can hardly be right.
     groups : list of Group
+    limits : list of GpuLimit
+        The highest first.
     events : list of EventCost
         Of the baseline and of every policy, where there is a signal.
     """
@@ -238,6 +259,7 @@ class Savings:
     record: Recorded | None = None
     doubts: list[str] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    limits: list[GpuLimit] = field(default_factory=list)
     events: list[EventCost] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import numpy as np
 
 from wattsched.instances.units import J_PER_KWH
 from wattsched.report.replays import EXACT
-from wattsched.report.saved import LATE
+from wattsched.report.saved import LATE, Interval
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
 
 if TYPE_CHECKING:
     from wattsched.report.html.page import Page, Picture
-    from wattsched.report.saved import Interval, PolicySavings, Savings
+    from wattsched.report.saved import PolicySavings, Savings
 
 
 NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "cost"}
@@ -69,7 +69,7 @@ def saved(found: Savings) -> Told:
 
 def tables_of(found: Savings) -> list[Told]:
     """All tables that have rows."""
-    tables = (recorded, saved, events, split, losers, sensitivity, frontier)
+    tables = (recorded, saved, limits, events, split, losers, sensitivity, frontier)
     return [told for table in tables if (told := table(found))[3]]
 
 
@@ -85,6 +85,24 @@ def recorded(found: Savings) -> Told:
     ]
     note = f"watts measured for {percent(record.measured)} of the GPU time, of the models for the rest"
     return "Recorded", note, columns, rows
+
+
+def limits(found: Savings) -> Told:
+    """Build the table of the baseline on GPUs with fixed power limits."""
+    last = found.policies[-1].policy
+    columns = ["limit", ">energy saved", ">mean completion", ">p99", f">{last}, as late"]
+    rows = [
+        [
+            quantity(one.limit_w, "W"),
+            _share(Interval.of([1.0 - point.energy for point in one.points])),
+            _share(Interval.of([point.completion for point in one.points])),
+            percent(float(np.mean([point.p99 for point in one.points]))),
+            _or_none(one.instead, lambda some: percent(some.mean)),
+        ]
+        for one in found.limits
+    ]
+    note = f"of every GPU, under {found.baseline}, in percent of it; what {last} would save as late"
+    return "Fixed power limits", note, columns, rows
 
 
 def events(found: Savings) -> Told:
@@ -177,7 +195,7 @@ def _share(some: Interval) -> str:
     """``26.3 % (21.1 to 31.4 %)``."""
     if some.low is None or some.high is None:
         return percent(some.mean)
-    return f"{percent(some.mean)} ({number(100 * some.low, 3)} to {percent(min(1.0, some.high))})"
+    return f"{percent(some.mean)} ({number(100 * some.low, 3)} to {percent(some.high)})"
 
 
 def _part(part: float | None) -> str:

@@ -142,12 +142,17 @@ class Trace:
         return alike([rows.kind, rows.pool, rows.gpus])[1]
 
     @cached_property
+    def usual_batch(self) -> FloatArray:
+        """Batch size of the standard row of each choice; nan where its rows have none."""
+        usual = np.empty(self.choice.max(initial=-1) + 1)
+        usual[self.choice[self.standard]] = self.configurations.batch_size[self.standard]
+        return usual
+
+    @cached_property
     def comparable(self) -> BoolArray:
         """Rows whose rates count the same progress as those of the standard ones."""
         batch = self.configurations.batch_size
-        usual = np.empty(self.choice.max(initial=-1) + 1)
-        usual[self.choice[self.standard]] = batch[self.standard]
-        same = (batch == usual[self.choice]) | np.isnan(batch)
+        same = (batch == self.usual_batch[self.choice]) | np.isnan(batch)
         return np.asarray(same | self.batches_compare[self.configurations.kind])
 
     def same_gpus(self, held: IntArray, rows: IntArray) -> BoolArray:
@@ -208,13 +213,13 @@ def trace_of(
     firsts = [jobs[j] for j in np.unique(rows.of_job, return_index=True)[1]]
     known = [_profiles(job, cluster, profiles) for job in firsts]
     batches = [_batches(job, found) for job, found in zip(firsts, known, strict=True)]
-    standard = _standard(rows, np.array([customary for customary, _ in batches], dtype=float)[rows.kind])
+    standard = standard_rows(rows, np.array([customary for customary, _ in batches], dtype=float)[rows.kind])
     if any(plain):
         of_plain = rows.of_job[np.array(plain)[order]]
         keep = standard | ~np.isin(rows.kind, of_plain)
         rows, standard = rows.only(keep), standard[keep]
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
-    request = _requests(rows, standard, requested, len(pools))
+    request = requests(rows, standard, requested, len(pools))
     for stuck in np.flatnonzero((request < 0).all(axis=1))[:1]:
         told, _ = why_no_option(instance, pools, jobs[stuck])
         told = told or f"runs in no pool on {count(int(requested[stuck]), 'GPU')} or fewer"
@@ -340,7 +345,7 @@ def _batches(job: Job, profiles: Sequence[Profile]) -> tuple[float, bool]:
     return profiles[0].default_batch if profiles else np.nan, compare
 
 
-def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
+def standard_rows(rows: Configurations, batches: FloatArray) -> BoolArray:
     """Return the mask of the row of each kind, pool and GPU count with customary batch and highest clock.
 
     The customary batches are given row by row. Where no row has that batch, the nearest one counts.
@@ -354,7 +359,7 @@ def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
     return standard
 
 
-def _requests(rows: Configurations, standard: BoolArray, requested: IntArray, n_pools: int) -> IntArray:
+def requests(rows: Configurations, standard: BoolArray, requested: IntArray, n_pools: int) -> IntArray:
     """Find the standard row of each job and pool with the most GPUs up to those asked for."""
     known, pool = np.flatnonzero(standard), np.arange(n_pools)
     most = 1 + max(requested.max(initial=0), rows.gpus.max(initial=0))
