@@ -64,7 +64,7 @@ BOUND = "bound-{}.json"
 
 @click.command("replay", cls=Described, sections=policies_known)
 @click.argument("file", metavar="TRACE", type=FileName())
-@source_options
+@source_options()
 @cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @policy_option("sizing", "Who decides; named below.")
 @filling(

@@ -16,11 +16,12 @@ from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.job_lists import first_arrival
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY
+from wattsched.perfmodels.profile_errors import with_errors
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import meant
 from wattsched.reading.tables import comments_of
-from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
+from wattsched.replay.jobs.listing import names_models, read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, is_plain, trace_of_durations
 from wattsched.report.imports import Entry, gpu_hours, overfull
 from wattsched.topology.cluster import Cluster
@@ -67,6 +68,8 @@ class JobSource:
     as_deployed : bool
         Jobs are what `slurm` and `kubernetes` would deploy: plain requests, where a list gives neither a
         model nor bounds of GPUs.
+    model_errors : bool
+        Draw errors of the performance models by the seed, too.
 
     Raises
     ------
@@ -85,6 +88,7 @@ class JobSource:
     profiles: File | None = None
     elasticity: int = ELASTICITY
     as_deployed: bool = False
+    model_errors: bool = False
 
     def __post_init__(self) -> None:
         require_types(JobSource, vars(self))
@@ -114,15 +118,16 @@ class JobSource:
         ------
         ValueError
             For a malformed file, one without jobs, and several seeds for a list that tells work, in which
-            nothing is drawn.
+            nothing is drawn without `model_errors`.
         wattsched.InputError
             For a malformed file of tables or profiles, and malformed cells of a list that tells durations.
         OSError
             When a file cannot be read.
         """
         profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
+        known = {s: with_errors(profiles, s) if self.model_errors else profiles for s in seeds}
         if not self.draws:
-            return {seeds[0]: self._listed(cluster, seeds, profiles)}
+            return self._listed(cluster, known)
         if self.tables is not None:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
         with naming(self.file):
@@ -130,8 +135,8 @@ class JobSource:
             if self.form == LIST or self.as_deployed:
                 self._notice_freedom(jobs)
             given: dict[str, Any] = {"elasticity": self.elasticity, "as_deployed": self.as_deployed}
-            given |= {"profiles": profiles, "history": before}
-            found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
+            given["history"] = before
+            found = {s: trace_of_durations(cluster, jobs, seed=s, profiles=known[s], **given) for s in seeds}
         if self.form == LIST:
             clock = first_arrival(self.file)
             found = {s: replace(trace, clock=clock) for s, trace in found.items()}
@@ -168,6 +173,11 @@ class JobSource:
         return self.form != LIST or not tells_work(self.file)
 
     @property
+    def varies(self) -> bool:
+        """True if seeds differ: models are drawn by seed, or errors of models that a list names."""
+        return self.draws or (self.model_errors and names_models(self.file))
+
+    @property
     def comments(self) -> list[str]:
         """Comments of a list of one's own, such as what its import left out."""
         return [f"the trace: {told}" for told in comments_of(self.file)] if self.form == LIST else []
@@ -184,9 +194,9 @@ class JobSource:
         message = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
         warnings.warn(message, NoticeWarning, stacklevel=3)
 
-    def _listed(self, cluster: Cluster, seeds: Sequence[int], profiles: Profiles) -> Trace:
-        """Jobs of a list that tells their work."""
-        if len(seeds) > 1:
+    def _listed(self, cluster: Cluster, known: Mapping[int, Profiles]) -> dict[int, Trace]:
+        """Jobs of a list that tells their work, by the seed of the performance models."""
+        if len(known) > 1 and not self.model_errors:
             raise ValueError(
                 "seeds: a csv list with work tells what every job runs, nothing is drawn; give one seed"
             )
@@ -202,7 +212,7 @@ class JobSource:
             raise ValueError(f"`as_deployed` does not go with a csv list that tells work, {told}")
         tables = {} if self.tables is None else read_tables(self.tables)
         with naming(self.file):
-            return read_listing(self.file, cluster, tables, profiles)
+            return {s: read_listing(self.file, cluster, tables, own) for s, own in known.items()}
 
     def _read(self, profiles: Profiles) -> list[TraceJob]:
         read = formats()[self.form].read

@@ -66,8 +66,8 @@ class ReplaySettings:
     least_price : float
         Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.
     gpu_limit_w : float, optional
-        Power limit of every GPU: jobs run in no setting in which their GPUs draw more on average, unless it is
-        their lowest.
+        Power limit of every GPU: jobs run in no setting in which their GPUs draw more on average, unless it
+        is their lowest.
     power_w : float, optional
         Most that the whole cluster may draw at any moment, beside the caps of its power domains.
     signal : str or Path, optional

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from wattsched.instances.units import J_PER_KWH
 from wattsched.report.replays import EXACT
-from wattsched.report.saved import LATE, Interval
+from wattsched.report.saved import LATE, Interval, group_name
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
 
 if TYPE_CHECKING:
     from wattsched.report.html.page import Page, Picture
-    from wattsched.report.saved import PolicySavings, Savings
+    from wattsched.report.saved import Point, PolicySavings, Savings
 
 
 NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "cost"}
@@ -34,7 +34,7 @@ def verdict(found: Savings) -> tuple[str, str]:
     text = f"{count(found.jobs, 'job')} on {count(found.gpus, 'GPU')} in {number(found.days, 3)} days: "
     best = best_of(found)
     if best.energy is None or best.energy.mean <= 0.0:
-        return f"{text}no policy saves energy at the completion time of {found.baseline}", ""
+        return f"{text}no policy saves energy at the completion time of {found.baseline}", _sooner(found)
     least = "at least " if best.bound_only else ""
     part = f"{least}{_share(best.energy)} of the energy"
     text += f"{best.policy} would save {part} at the mean completion time of {found.baseline}"
@@ -42,6 +42,16 @@ def verdict(found: Savings) -> tuple[str, str]:
         return text, ""
     late = f"{percent(one.late)} of the jobs would complete more than a tenth later"
     return text, f"{late}, and the 99th percentile would be {percent(one.p99)} of what it is"
+
+
+def _sooner(found: Savings) -> str:
+    """Say which policy completes jobs soonest with the same energy, if any does."""
+    times = [(one.completion.mean, one) for one in found.policies if one.completion is not None]
+    part, best = max(times, key=lambda pair: pair[0], default=(0.0, None))
+    if best is None or part <= 0.0:
+        return ""
+    assert best.completion is not None
+    return f"with the same energy jobs would complete {_share(best.completion)} sooner under {best.policy}"
 
 
 def saved(found: Savings) -> Told:
@@ -75,33 +85,56 @@ def tables_of(found: Savings) -> list[Told]:
 
 def recorded(found: Savings) -> Told:
     """Build the table of what the cluster did by its records, beside the baseline."""
-    columns = ["", ">energy", ">mean completion"]
+    columns = ["", ">energy", ">mean completion", ">p99"]
     if (record := found.record) is None:
         return "Recorded", "", columns, []
-    completion = "not recorded" if record.completion_s is None else duration(record.completion_s)
+    mean_s, p99_s = record.baseline_s or found.completion_s.mean, record.baseline_p99_s
     rows = [
-        ["the record", energy(record.energy_j), completion],
-        [found.baseline, energy(found.energy_j.mean), duration(found.completion_s.mean)],
+        ["the record", _joules(record.energy_j), _time(record.completion_s), _time(record.p99_s)],
+        [found.baseline, _joules(found.energy_j), duration(mean_s), "" if p99_s is None else duration(p99_s)],
     ]
     note = f"watts measured for {percent(record.measured)} of the GPU time, of the models for the rest"
+    if 0.0 < record.waits < 1.0:
+        note += f"; completion of the {percent(record.waits)} of the jobs whose waits are told"
     return "Recorded", note, columns, rows
+
+
+def _time(seconds: float | None) -> str:
+    return "not recorded" if seconds is None else duration(seconds)
+
+
+def _joules(some: Interval) -> str:
+    """``830 MJ (230 kWh) ± 4.1 %``."""
+    if some.high is None or some.high == some.mean:
+        return energy(some.mean)
+    return f"{energy(some.mean)} ± {number(100 * (some.high / some.mean - 1.0), 2)} %"
+
+
+def _about(some: Interval) -> str:
+    """``26.3 ± 5.2 %``."""
+    if some.high is None:
+        return percent(some.mean)
+    return f"{number(100 * some.mean, 3)} ± {number(100 * (some.high - some.mean), 2)} %"
 
 
 def limits(found: Savings) -> Told:
     """Build the table of the baseline on GPUs with fixed power limits."""
     last = found.policies[-1].policy
-    columns = ["limit", ">energy saved", ">mean completion", ">p99", f">{last}, as late"]
+    columns = ["limit", ">energy saved", ">mean completion", ">p99", f">{last}, no later"]
+    figures: list[Callable[[Point], float]] = [
+        lambda point: 1.0 - point.energy,
+        lambda point: point.completion,
+        lambda point: point.p99,
+    ]
     rows = [
         [
             quantity(one.limit_w, "W"),
-            _share(Interval.of([1.0 - point.energy for point in one.points])),
-            _share(Interval.of([point.completion for point in one.points])),
-            percent(float(np.mean([point.p99 for point in one.points]))),
-            _or_none(one.instead, lambda some: percent(some.mean)),
+            *(_about(Interval.of([get(point) for point in one.points])) for get in figures),
+            _or_none(one.instead, _about),
         ]
         for one in found.limits
     ]
-    note = f"of every GPU, under {found.baseline}, in percent of it; what {last} would save as late"
+    note = f"of all GPUs, in percent of {found.baseline} without; what {last} saves with jobs no later"
     return "Fixed power limits", note, columns, rows
 
 
@@ -124,19 +157,25 @@ def events(found: Savings) -> Told:
 
 
 def split(found: Savings) -> Told:
-    """Build the table of energy, CO2 and money by account, by month or by both."""
+    """Build the table of energy, CO2 and money by account, by month or by both, and of what policies save."""
     keys = [key for key in ("month", "account") if any(getattr(one, key) for one in found.groups)]
     amounts: dict[str, Callable[[float], str]] = {"energy_j": energy}
     if any(one.carbon_g for one in found.groups):
         amounts["carbon_g"] = lambda grams: quantity(grams, "g")
     if any(one.money is not None for one in found.groups):
         amounts["money"] = partial(money, currency=found.currency)
-    columns = [*keys, *(f">{NAMES[name]}" for name in amounts)]
-    rows = [
-        [*(getattr(one, key) for key in keys), *(told(getattr(one, name)) for name, told in amounts.items())]
-        for one in found.groups
-    ]
-    note = f"under {found.baseline}"
+    columns = [*keys, "policy", *(f">{NAMES[name]}" for name in amounts), ">saved", ">completion"]
+    rows = list[list[str]]()
+    for group in found.groups:
+        labels, name = [getattr(group, key) for key in keys], group_name(group.month, group.account)
+        told = [told(getattr(group, name)) for name, told in amounts.items()]
+        rows.append([*labels, found.baseline, *told, "", ""])
+        for one in found.policies:
+            saved = [1.0 - point.group_energy[name] for point in one.met if name in point.group_energy]
+            later = [point.group_completion[name] for point in one.met if name in point.group_completion]
+            cells = [_about(Interval.of(parts)) if parts else "" for parts in (saved, later)]
+            rows.append([*labels, one.policy, *[""] * len(amounts), *cells])
+    note = f"under {found.baseline}, and in percent of that where policies save the energy above"
     if "month" in keys:
         note += "; months of UTC, or of the list's own clock where its dates have no zone"
     return f"By {' and '.join(keys)}", note, columns, rows
@@ -148,12 +187,19 @@ def frontier(found: Savings) -> Told:
     names = [f"{one.policy}, {figure}" for one in found.policies for figure in figures]
     rows = []
     for k, power_w in enumerate(found.power_w):
-        means = [np.mean([getattr(p, f) for p in one.points[k]]) for one in found.policies for f in figures]
+        tried = [one.points[k] if k < len(one.points) else [] for one in found.policies]
+        if not any(tried):
+            continue
+        means = [_mean([getattr(p, f) for p in points]) for points in tried for f in figures]
         budget = "none" if power_w is None else quantity(power_w, "W")
         option = "" if power_w is None else f"energy_j={power_w * found.period_s:.4g}"
-        rows.append([budget, *(percent(float(mean)) for mean in means), option])
+        rows.append([budget, *means, option])
     note = f"in percent of {found.baseline}, within so many watts on average; as an option of replay"
     return "Budgets", note, [">budget", *(f">{name}" for name in names), "--budget"], rows
+
+
+def _mean(parts: Sequence[float]) -> str:
+    return percent(float(np.mean(parts))) if parts else ""
 
 
 def losers(found: Savings) -> Told:
@@ -169,7 +215,8 @@ def losers(found: Savings) -> Told:
 def _losses(one: PolicySavings) -> list[str]:
     assert one.losers is not None
     users = one.losers.users
-    losses = [percent(getattr(one.losers, name)) for name in ("completion", "p99", "heavy", "late")]
+    losses = [percent(getattr(one.losers, name)) for name in ("completion", "heavy", "late")]
+    losses.insert(1, _about(Interval.of([point.p99 for point in one.met])))
     if users:
         worst = max(users, key=users.__getitem__)
         later = sum(ratio > LATE for ratio in users.values())
@@ -195,7 +242,7 @@ def _share(some: Interval) -> str:
     """``26.3 % (21.1 to 31.4 %)``."""
     if some.low is None or some.high is None:
         return percent(some.mean)
-    return f"{percent(some.mean)} ({number(100 * some.low, 3)} to {percent(some.high)})"
+    return f"{percent(some.mean)} ({number(100 * some.low, 3)} to {percent(min(1.0, some.high))})"
 
 
 def _part(part: float | None) -> str:

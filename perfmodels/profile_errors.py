@@ -1,0 +1,89 @@
+"""Profiles with errors drawn by a seed, so that an interval covers what is not known of performance models.
+
+A profile says how fast a model is and what it draws, and each part may be wrong on the cluster at hand. Of
+every profile four factors are drawn, log-normal and independent of each other:
+
+- of all watts, with the standard error that the profile states (`Profile.power_error`);
+- of the time of synchronisation, with the mean error of the fit, at least `LEAST`;
+- of how much a lower clock or power limit slows the job down (slowdown less 1): `ASSUMED` where curves were
+  taken from another GPU type, else as for synchronisation;
+- of the noise scale of the model, which decides what larger batches are worth: `ASSUMED`, the same on all
+  GPU types. It was measured for other data sets than the user's.
+
+Speed at the customary setting has no error here: jobs of traces take as long as recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from wattsched.perfmodels.power import PowerLimitTable
+from wattsched.perfmodels.profile import Profile, catalogue
+from wattsched.perfmodels.profiles import Profiles
+
+LEAST, ASSUMED = 0.1, 0.5
+"""Standard deviations of logarithms: of what was measured at least, and of what was taken from elsewhere.
+
+The slowdowns (less 1) that Zeus measured of six models on V100 at 150 W, 0.02 to 0.57, have a standard
+deviation of 1.2 in their logarithms, 0.7 without the model that no limit slows down. A profile is nearer to
+its job than one model to another, so `ASSUMED` is below both; it is our judgement, not a measurement.
+"""
+
+
+def with_errors(profiles: Profiles, seed: int) -> Profiles:
+    """Profiles with errors drawn by a seed, the same for the same seed on every machine.
+
+    Those of the catalogue that describe one GPU count alone, and those of models that answer requests, stay
+    as they are: no job of a trace is given them by chance.
+    """
+    given = {(one.model, one.gpu_type) for one in profiles.given}
+    others = [
+        one
+        for one in catalogue()
+        if len(one.gpu_counts) > 1 and one.task == "training" and (one.model, one.gpu_type) not in given
+    ]
+    return Profiles(tuple(with_error(one, seed) for one in (*profiles.given, *others)))
+
+
+def with_error(profile: Profile, seed: int) -> Profile:
+    """Profile with an error drawn by a seed and its names."""
+    measured = max(LEAST, profile.fit_error.time_mean if profile.fit_error else LEAST)
+    slowing = measured if profile.power_uncertainty is None else ASSUMED
+    spreads = [LEAST if profile.power_error is None else profile.power_error, measured, slowing]
+    own = f"{profile.model}:{profile.gpu_type}"
+    watts, syncing, slower = np.exp(_draws(seed, own)[:3] * spreads).tolist()
+    power, throughput = profile.power, profile.throughput
+    parts: dict[str, Any] = {
+        "power": _times(power, watts, "static_w", "dynamic_w", "sync_w"),
+        "throughput": _times(throughput, syncing, "alpha_r", "beta_r", "alpha_n", "beta_n"),
+    }
+    if (clock := profile.frequency) is not None:
+        share = max(0.0, 1.0 - slower * (1.0 - clock.memory_bound_share))
+        parts["frequency"] = clock.model_copy(update={"memory_bound_share": share})
+    if (table := profile.power_limits) is not None:
+        parts["power_limits"] = _limits(table, watts, slower)
+    if (efficiency := profile.efficiency) is not None:
+        (noise, *_) = np.exp(_draws(seed, profile.model) * ASSUMED).tolist()
+        parts["efficiency"] = _times(efficiency, noise, "noise_scale")
+    return profile.model_copy(update=parts)
+
+
+def _limits(table: PowerLimitTable, watts: float, slower: float) -> PowerLimitTable:
+    """Limits with other draws, which no limit lets rise above it, and other slowdowns."""
+    power_w = np.array(table.power_w)
+    drawn_w = np.minimum(watts * power_w, np.maximum(power_w, table.limit_w))
+    slowdown = 1.0 + slower * (np.array(table.slowdown) - 1.0)
+    return table.model_copy(update={"power_w": drawn_w.tolist(), "slowdown": slowdown.tolist()})
+
+
+def _times(part: Any, factor: float, *fields: str) -> Any:
+    return part.model_copy(update={name: factor * getattr(part, name) for name in fields})
+
+
+def _draws(seed: int, name: str) -> np.ndarray:
+    """Standard normal numbers that depend on seed and name alone."""
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "big")).standard_normal(3)
