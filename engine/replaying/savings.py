@@ -32,7 +32,7 @@ from wattsched.replaying.replays import Journal, Progress, _untold
 from wattsched.replaying.savings_inputs import INPUTS, Input
 from wattsched.replaying.savings_study import Finished, Split, Study, saved_of, unheard
 from wattsched.report.replays import DURATIONS, EXACT
-from wattsched.report.saved import Interval, Point, Savings, Sensitivity
+from wattsched.report.saved import Interval, Point, Savings, Sensitivity, best_within
 from wattsched.running.executors import Executor
 from wattsched.topology.cluster import Cluster
 
@@ -128,8 +128,8 @@ def savings(
     one_trace = next(iter(traces.values()))
     knows, last = settings.knows or known_of(one_trace), policies[-1]
     guesses = base_of(last) not in BLIND and known_under(last, knows) != "exact"
-    if guesses and last + EXACT not in policies:
-        policies = [*policies[:-1], last + EXACT, last]
+    upper = [last + EXACT] if guesses and last + EXACT not in policies else []
+    order = [*policies[:-1], *upper, last]
     if "account" in by and not any(one.account for one in one_trace.records):
         raise ValueError("by: the trace names no account")
     split = Split(by, clock_of(one_trace, settings.start) if "month" in by else 0.0)
@@ -137,26 +137,28 @@ def savings(
     tested = INPUTS if inputs is None else inputs
     as_set = source.as_set(cluster, traces)
     limits_w = distinct_limits(as_set.values(), LIMITS_W)
-    unlimited = len(settings.without_signal) * (1 + len(policies))
-    replays = 1 + len(policies) * len(ordered) + unlimited + len(limits_w)
-    planned(len(traces) * replays, PER_INPUT * (1 + 2 * len(tested)) if tested else 0)
+    unlimited = len(settings.without_signal) * (1 + len(order))
+    replays = 1 + len(order) * len(ordered) + unlimited + len(limits_w)
+    planned(len(traces) * replays, PER_INPUT * 2 * len(tested))
     base = study.baseline_of(traces)
 
     def frontier(policy: str) -> tuple[list[Outcome], list[list[Point]]]:
         return study.frontier(traces, base, policy)
 
     tried = dict(zip(policies, _at_once(executor, frontier, policies), strict=True))
-    found = [saved_of(policy, points, base) for policy, (_, points) in tried.items()]
+    # The smallest budget within which completion is no later on average; else without one.
+    near = _near(tried[last][1])
+    for policy in upper:
+        tried[policy] = study.frontier(traces, base, policy, max(1, near))
+    found = [saved_of(policy, tried[policy][1], base) for policy in order]
     events = [*study.events(traces, baseline, [known.outcome for known in base.values()])]
-    for policy, (held, _) in tried.items():
-        events += study.events(traces, policy, held)
+    for policy in order:
+        events += study.events(traces, policy, tried[policy][0])
     limits = _at_once(executor, lambda limit_w: study.limit(as_set, base, limit_w, found[-1]), limits_w)
-    varied = [(cluster, settings, "input")] * bool(tested)
+    varied = list[tuple[Cluster, ReplaySettings, str]]()
     for number, one_input in enumerate(tested):
         for end in (-1, 1):
             varied.append((*one_input.vary(cluster, settings, end), f"input{number}{end:+}"))
-    # The smallest budget within which completion is no later on average; else the largest.
-    near = max([0, *(k for k, (point, *_) in enumerate(found[-1].points) if point.completion <= 1.0)])
 
     def part(changed: tuple[Cluster, ReplaySettings, str]) -> float | None:
         """Return the part of the energy that the last policy saves on the first seed."""
@@ -167,7 +169,8 @@ def savings(
         except CapError:  # With other watts the cluster may exceed its cap when idle.
             return None
 
-    as_it_is, *parts = _at_once(executor, part, varied) or [None]
+    parts = _at_once(executor, part, varied)
+    now = best_within([point for point, *_ in filter(None, found[-1].points)], "completion", 1.0)
     one = next(iter(base.values()))
     energy_j = Interval.of([known.energy_j for known in base.values()])
     record = record_of([known.outcome for known in base.values()], one.idle_w)
@@ -184,7 +187,7 @@ def savings(
         power_w=[None, *(study.power_w(base, level) for level in ordered[1:])],
         policies=found,
         currency="" if (tariff := one.outcome.meter.tariff) is None else tariff.currency,
-        as_it_is=as_it_is,
+        as_it_is=None if now is None or not tested else 1.0 - now.energy,
         inputs=[
             Sensitivity(one.name, one.low, one.high, *ends)
             for one, *ends in zip(tested, parts[::2], parts[1::2], strict=True)
@@ -196,6 +199,12 @@ def savings(
         limits=limits,
         events=events,
     )
+
+
+def _near(points: Sequence[Sequence[Point]]) -> int:
+    """Return the level of the smallest budget within which completion is no later on average."""
+    kept = [k for k, level in enumerate(points) if level and np.mean([p.completion for p in level]) <= 1.0]
+    return max(kept, default=0)
 
 
 def _at_once(executor: Executor | None, function: Callable[[T], R], items: Iterable[T]) -> list[R]:

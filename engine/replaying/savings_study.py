@@ -130,18 +130,24 @@ class Study:
         return {seed: Base(outcome) for seed, outcome in self.runs(traces, self.baseline)}
 
     def frontier(
-        self, traces: Mapping[int, Trace], base: Mapping[int, Base], policy: str
+        self, traces: Mapping[int, Trace], base: Mapping[int, Base], policy: str, start: int = 1
     ) -> tuple[list[Outcome], list[list[Point]]]:
         """Outcomes of a policy without a budget, and its points by budget, the largest first.
 
-        A budget is not tried if within a larger one completion is later than the baseline's on every seed.
+        Budgets are tried from a level on: smaller ones until completion is later than the baseline's on all
+        seeds, larger ones until it is later on none. Those that are not tried have no points.
         """
         free = [run for _, run in self.runs(traces, policy)]
-        points = [[self.point(*pair) for pair in zip(base.values(), free, strict=True)]]
-        for level in self.levels[1:]:
-            if all(point.completion > 1.0 for point in points[-1]):
-                break
-            points.append(self.points(traces, base, policy, level))
+        points: list[list[Point]] = [[] for _ in self.levels]
+        points[0] = [self.point(*pair) for pair in zip(base.values(), free, strict=True)]
+        k, later = start, all(point.completion > 1.0 for point in points[0])
+        while k < len(points) and not later:
+            points[k] = self.points(traces, base, policy, self.levels[k])
+            later, k = all(point.completion > 1.0 for point in points[k]), k + 1
+        k = start
+        while k > 1 and any(point.completion > 1.0 for point in points[k]):
+            k -= 1
+            points[k] = self.points(traces, base, policy, self.levels[k])
         return free, points
 
     def power_w(self, base: Mapping[int, Base], level: float) -> float:
@@ -182,7 +188,7 @@ class Study:
         points = [self.point(base[seed], run) for seed, run in one.runs(traces, self.baseline)]
         instead = [
             best_within(seed, "completion", point.completion)
-            for point, seed in zip(points, zip(*last.points, strict=True), strict=True)
+            for point, seed in zip(points, zip(*filter(None, last.points), strict=True), strict=True)
         ]
         saved = [1.0 - point.energy for point in instead if point is not None]
         return GpuLimit(limit_w, points, Interval.of(saved) if len(saved) == len(points) else None)
@@ -278,7 +284,7 @@ def saved_of(
     base: Mapping[int, Base],
 ) -> PolicySavings:
     """Read off the frontiers of all seeds what a policy saves."""
-    by_seed = [*zip(*points, strict=True)]
+    by_seed = [*zip(*filter(None, points), strict=True)]
     met = [point for seed in by_seed if (point := best_within(seed, "completion", 1.0)) is not None]
     parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
     soonest = [best_within(seed, "energy", 1.0) for seed in by_seed]

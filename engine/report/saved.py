@@ -150,7 +150,7 @@ class PolicySavings:
     energy_j, carbon_g, money : Interval, optional
         Saved energy and what follows from it, of the whole trace.
     points : list of list of Point
-        By budget, then by seed, as far as budgets were tried.
+        By budget, then by seed; empty lists for budgets that were not tried.
     losers : Point, optional
         Means over seeds of the points at which `energy` is saved.
     met : list of Point

@@ -187,7 +187,7 @@ def frontier(found: Savings) -> Told:
     names = [f"{one.policy}, {figure}" for one in found.policies for figure in figures]
     rows = []
     for k, power_w in enumerate(found.power_w):
-        tried = [one.points[k] if k < len(one.points) else [] for one in found.policies]
+        tried = [one.points[k] for one in found.policies]
         if not any(tried):
             continue
         means = [_mean([getattr(p, f) for p in points]) for points in tried for f in figures]
@@ -294,4 +294,6 @@ def _picture(found: Savings) -> Picture:
 
 def _means(one: PolicySavings, figure: str) -> list[float]:
     """Means over seeds in percent, budget by budget."""
-    return [100.0 * float(np.mean([getattr(point, figure) for point in level])) for level in one.points]
+    return [
+        100.0 * float(np.mean([getattr(point, figure) for point in level])) for level in one.points if level
+    ]
