@@ -79,7 +79,7 @@ def saved(found: Savings) -> Told:
 
 def tables_of(found: Savings) -> list[Told]:
     """All tables that have rows."""
-    tables = (recorded, saved, limits, events, split, losers, sensitivity, frontier)
+    tables = (recorded, saved, limits, events, split, split_savings, losers, sensitivity, frontier)
     return [told for table in tables if (told := table(found))[3]]
 
 
@@ -157,28 +157,41 @@ def events(found: Savings) -> Told:
 
 
 def split(found: Savings) -> Told:
-    """Build the table of energy, CO2 and money by account, by month or by both, and of what policies save."""
-    keys = [key for key in ("month", "account") if any(getattr(one, key) for one in found.groups)]
+    """Build the table of energy, CO2 and money by account, by month or by both."""
+    keys = _keys(found)
     amounts: dict[str, Callable[[float], str]] = {"energy_j": energy}
     if any(one.carbon_g for one in found.groups):
         amounts["carbon_g"] = lambda grams: quantity(grams, "g")
     if any(one.money is not None for one in found.groups):
         amounts["money"] = partial(money, currency=found.currency)
-    columns = [*keys, "policy", *(f">{NAMES[name]}" for name in amounts), ">saved", ">completion"]
-    rows = list[list[str]]()
+    columns = [*keys, *(f">{NAMES[name]}" for name in amounts)]
+    rows = [
+        [*(getattr(one, key) for key in keys), *(told(getattr(one, name)) for name, told in amounts.items())]
+        for one in found.groups
+    ]
+    note = f"under {found.baseline}"
+    if "month" in keys:
+        note += "; months of UTC, or of the list's own clock where its dates have no zone"
+    return f"By {' and '.join(keys)}", note, columns, rows
+
+
+def split_savings(found: Savings) -> Told:
+    """Build the table of what each policy saves by account, by month or by both."""
+    keys, rows = _keys(found), list[list[str]]()
     for group in found.groups:
-        labels, name = [getattr(group, key) for key in keys], group_name(group.month, group.account)
-        told = [told(getattr(group, name)) for name, told in amounts.items()]
-        rows.append([*labels, found.baseline, *told, "", ""])
+        name = group_name(group.month, group.account)
         for one in found.policies:
             saved = [1.0 - point.group_energy[name] for point in one.met if name in point.group_energy]
             later = [point.group_completion[name] for point in one.met if name in point.group_completion]
             cells = [_about(Interval.of(parts)) if parts else "" for parts in (saved, later)]
-            rows.append([*labels, one.policy, *[""] * len(amounts), *cells])
-    note = f"under {found.baseline}, and in percent of that where policies save the energy above"
-    if "month" in keys:
-        note += "; months of UTC, or of the list's own clock where its dates have no zone"
-    return f"By {' and '.join(keys)}", note, columns, rows
+            rows.append([*(getattr(group, key) for key in keys), one.policy, *cells])
+    note = f"completion in percent of that under {found.baseline}, where the energy above is saved"
+    return f"Saved by {' and '.join(keys)}", note, [*keys, "policy", ">energy saved", ">completion"], rows
+
+
+def _keys(found: Savings) -> list[str]:
+    """What the energy is split by."""
+    return [key for key in ("month", "account") if any(getattr(one, key) for one in found.groups)]
 
 
 def frontier(found: Savings) -> Told:
