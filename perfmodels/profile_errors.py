@@ -27,8 +27,8 @@ from wattsched.perfmodels.profiles import Profiles
 LEAST, ASSUMED = 0.1, 0.5
 """Standard deviations of logarithms: of what was measured at least, and of what was taken from elsewhere.
 
-The slowdowns (less 1) that Zeus measured of six models on V100 at 150 W, 0.02 to 0.57, have a standard
-deviation of 1.2 in their logarithms, 0.7 without the model that no limit slows down. A profile is nearer to
+The slowdowns (less 1) that Zeus measured of six models on V100 at 150 W, 0.01 to 0.27, have a standard
+deviation of 1.1 in their logarithms, 0.7 without the model that no limit slows down. A profile is nearer to
 its job than one model to another, so `ASSUMED` is below both; it is our judgement, not a measurement.
 """
 

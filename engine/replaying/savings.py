@@ -84,7 +84,7 @@ def savings(
         until completion is later than the baseline's on every seed.
     seeds : sequence of int, optional
         Of the models that jobs train where the trace does not tell, and of the errors of these models where
-        the source has `model_errors`; default: three, or one where nothing is drawn.
+        the source has `model_errors` and there are several; default: three, or one where nothing is drawn.
     settings : ReplaySettings, optional
         Without a budget, and without nodes that sleep; with a tariff money is told, too.
     pacing : {"even", "price", "none"}
@@ -124,7 +124,10 @@ def savings(
         given = {"baseline": baseline, "levels": [*ordered], "spent": pacing}
         journal = replace(journal, options={**journal.options, **given})
         journal.open(settings)
-    traces = source.traces(cluster, (SEEDS if source.varies else SEEDS[:1]) if seeds is None else seeds)
+    seeds = (SEEDS if source.varies else SEEDS[:1]) if seeds is None else seeds
+    if len(seeds) == 1:  # One draw would be a bias, and there is no interval for it to widen.
+        source = replace(source, model_errors=False)
+    traces = source.traces(cluster, seeds)
     one_trace = next(iter(traces.values()))
     knows, last = settings.knows or known_of(one_trace), policies[-1]
     guesses = base_of(last) not in BLIND and known_under(last, knows) != "exact"

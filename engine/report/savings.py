@@ -294,19 +294,20 @@ def _picture(found: Savings) -> Picture:
     from wattsched.report.html.chart import Series, chart
     from wattsched.report.html.page import Picture
 
+    lines = [(one.policy, one.points) for one in found.policies]
+    if found.limits:
+        lines.append((f"{found.baseline}, fixed limits", [one.points for one in found.limits]))
     drawn = chart(
-        [Series(one.policy, _means(one, "energy"), _means(one, "completion")) for one in found.policies],
+        [Series(name, _means(points, "energy"), _means(points, "completion")) for name, points in lines],
         "energy of the whole cluster, %",
         "mean completion time, %",
         points=True,
         mark=(100.0, 100.0, found.baseline),
     )
-    note = f"each point is a budget; down and to the left is better; {found.baseline} is 100 %"
+    note = f"each point is a budget or a limit; down and to the left is better; {found.baseline} is 100 %"
     return Picture("Frontier", drawn, note)
 
 
-def _means(one: PolicySavings, figure: str) -> list[float]:
+def _means(points: Sequence[Sequence[Point]], figure: str) -> list[float]:
     """Means over seeds in percent, budget by budget."""
-    return [
-        100.0 * float(np.mean([getattr(point, figure) for point in level])) for level in one.points if level
-    ]
+    return [100.0 * float(np.mean([getattr(point, figure) for point in level])) for level in points if level]
