@@ -24,9 +24,13 @@ NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "cost"}
 
 def best_of(found: Savings) -> PolicySavings:
     """The policy that saves most energy, by its mean; none that is there without exact durations, too."""
+    return max(_real(found), key=lambda one: -np.inf if one.energy is None else one.energy.mean)
+
+
+def _real(found: Savings) -> list[PolicySavings]:
+    """Policies that are not there without exact durations, too."""
     names = {one.policy for one in found.policies}
-    real = [one for one in found.policies if one.policy.removesuffix(EXACT) not in names - {one.policy}]
-    return max(real, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
+    return [one for one in found.policies if one.policy.removesuffix(EXACT) not in names - {one.policy}]
 
 
 def verdict(found: Savings) -> tuple[str, str]:
@@ -46,7 +50,7 @@ def verdict(found: Savings) -> tuple[str, str]:
 
 def _sooner(found: Savings) -> str:
     """Say which policy completes jobs soonest with the same energy, if any does."""
-    times = [(one.completion.mean, one) for one in found.policies if one.completion is not None]
+    times = [(one.completion.mean, one) for one in _real(found) if one.completion is not None]
     part, best = max(times, key=lambda pair: pair[0], default=(0.0, None))
     if best is None or part <= 0.0:
         return ""
@@ -114,7 +118,7 @@ def _about(some: Interval) -> str:
     """``26.3 ± 5.2 %``."""
     if some.high is None:
         return percent(some.mean)
-    return f"{number(100 * some.mean, 3)} ± {number(100 * (some.high - some.mean), 2)} %"
+    return f"{number(100 * some.mean, 3)} ± {number(round(100 * (some.high - some.mean), 9), 2)} %"
 
 
 def limits(found: Savings) -> Told:

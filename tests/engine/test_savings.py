@@ -21,8 +21,8 @@ from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, replay_jobs
 from wattsched.replaying.savings import INPUTS, Input, savings
-from wattsched.report.saved import Interval, Point, Savings, best_within, group_name
-from wattsched.report.savings import best_of, events, sensitivity
+from wattsched.report.saved import Interval, Point, PolicySavings, Savings, best_within, group_name
+from wattsched.report.savings import best_of, events, sensitivity, tables_of, verdict
 
 PARTS = st.floats(0.05, 3.0)
 
@@ -488,3 +488,27 @@ def test_a_signal_that_limits_nothing_costs_nothing_and_says_so(dated, tmp_path)
     file.write_text("{}")
     with pytest.raises(InputError, match=r"past.json: has no limits"):
         study(dated, seeds=(0,), settings=ReplaySettings(signal=file))
+
+
+def test_where_no_energy_is_saved_the_verdict_says_who_completes_sooner(dated) -> None:
+    found = study(dated, seeds=(0,))
+    kept, sooner = (
+        PolicySavings(name, Interval(0.0), False, Interval(part), None, None, None, [], None)
+        for name, part in (("sizing+exact", 0.5), ("sizing", 0.25))
+    )
+    text, more = verdict(replace(found, policies=[kept, sooner]))
+    assert text.endswith("no policy saves energy at the completion time of backfill")
+    assert more == "with the same energy jobs would complete 25 % sooner under sizing"
+
+
+def test_tables_tell_limits_and_what_policies_save_of_each_group(dated) -> None:
+    found = study(dated, by=("account",), seeds=(0, 1))
+    tables = {title: (columns, rows) for title, _, columns, rows in tables_of(found)}
+    assert [row[0] for row in tables["Fixed power limits"][1]] == [
+        f"{one.limit_w:g} W" for one in found.limits
+    ]
+    columns, rows = tables["Saved by account"]
+    assert columns == ["account", "policy", ">energy saved", ">completion"]
+    assert [row[0] for row in rows] == ["a", "b", "idle GPUs and nodes"]
+    assert all("±" in row[2] for row in rows)
+    assert tables["Recorded"][1][0][3] == "56.9 min"
