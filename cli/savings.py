@@ -49,21 +49,13 @@ if TYPE_CHECKING:
 
 
 BUDGETS = ("budget", "pacing", "least_price")
-SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
-LIMITS = ("gpu_limit_w",)
-"""Settings that are none of the command's: budgets follow from the baseline, no node sleeps, and limits of
-GPUs are swept."""
+SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s", "gpu_limit_w")
+"""Settings that are none of the command's: budgets follow, no node sleeps, and limits of GPUs are swept."""
 
 
 @click.command("savings", cls=Described, sections=policies_known)
 @click.argument("file", metavar="TRACE", type=FileName())
-@source_options(
-    model_errors={
-        "name": "--model-errors/--no-model-errors",
-        "default": True,
-        "help": "Draw errors of the performance models by the seed, too, so that the intervals cover them.",
-    }
-)
+@source_options(model_errors={"name": "--model-errors/--no-model-errors", "default": True})
 @cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @click.option(
     "--baseline",
@@ -76,7 +68,7 @@ GPUs are swept."""
 @filling(
     "settings",
     ReplaySettings,
-    (*BUDGETS, *SLEEP, *LIMITS),
+    (*BUDGETS, *SLEEP),
     **TIMES,
     tariff={"name": "--price", "type": PerKwh(negative=True), "metavar": "M|FILE"},
     gap={"type": Number(0), "default": 1e-2},

@@ -1,16 +1,8 @@
 """Profiles with errors drawn by a seed, so that an interval covers what is not known of performance models.
 
-A profile says how fast a model is and what it draws, and each part may be wrong on the cluster at hand. Of
-every profile four factors are drawn, log-normal and independent of each other:
-
-- of all watts, with the standard error that the profile states (`Profile.power_error`);
-- of the time of synchronisation, with the mean error of the fit, at least `LEAST`;
-- of how much a lower clock or power limit slows the job down (slowdown less 1): `ASSUMED` where curves were
-  taken from another GPU type, else as for synchronisation;
-- of the noise scale of the model, which decides what larger batches are worth: `ASSUMED`, the same on all
-  GPU types. It was measured for other data sets than the user's.
-
-Speed at the customary setting has no error here: jobs of traces take as long as recorded.
+Four factors of each profile are drawn, log-normal and independent: of all watts (`Profile.power_error`), of
+the time of synchronisation, of how much a lower setting slows a job down (slowdown less 1), and of the noise
+scale.
 """
 
 from __future__ import annotations
@@ -25,26 +17,16 @@ from wattsched.perfmodels.profile import Profile, catalogue
 from wattsched.perfmodels.profiles import Profiles
 
 LEAST, ASSUMED = 0.1, 0.5
-"""Standard deviations of logarithms: of what was measured at least, and of what was taken from elsewhere.
-
-The slowdowns (less 1) that Zeus measured of six models on V100 at 150 W, 0.01 to 0.27, have a standard
-deviation of 1.1 in their logarithms, 0.7 without the model that no limit slows down. A profile is nearer to
-its job than one model to another, so `ASSUMED` is below both; it is our judgement, not a measurement.
-"""
+"""Standard deviations of logarithms: of what was measured at least, and of what was taken from elsewhere, as
+slowdowns of another GPU type, and noise scales of other data sets. Slowdowns of Zeus' six models on V100 have
+1.1 at 150 W, and a profile is nearer to its job than one model to another: 0.5 is a judgement."""
 
 
 def with_errors(profiles: Profiles, seed: int) -> Profiles:
-    """Profiles with errors drawn by a seed, the same for the same seed on every machine.
-
-    Those of the catalogue that describe one GPU count alone, and those of models that answer requests, stay
-    as they are: no job of a trace is given them by chance.
-    """
+    """Draw errors of all profiles that jobs of traces may be given, the same for a seed on every machine."""
     given = {(one.model, one.gpu_type) for one in profiles.given}
-    others = [
-        one
-        for one in catalogue()
-        if len(one.gpu_counts) > 1 and one.task == "training" and (one.model, one.gpu_type) not in given
-    ]
+    trained = [one for one in catalogue() if len(one.gpu_counts) > 1 and one.task == "training"]
+    others = [one for one in trained if (one.model, one.gpu_type) not in given]
     return Profiles(tuple(with_error(one, seed) for one in (*profiles.given, *others)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -50,17 +49,13 @@ def record_of(baseline: Sequence[Outcome], idle_w: float) -> Recorded | None:
         jobs_j.append(float(busy_w @ lasts_s))
     told = ~np.isnan(waits_s)
     ends_s = [(waits_s + lasts_s)[told], *(outcome.jct_s[told] for outcome in baseline)]
-    (mean_s, *means_s), (p99_s, *p99s_s) = (
-        [float(over(some_s)) if told.any() else math.nan for some_s in ends_s] for over in (np.mean, _p99)
-    )
+    figures = [[np.mean(some_s), np.percentile(some_s, 99)] for some_s in ends_s if told.any()]
+    times_s = np.ravel([figures[0], np.mean(figures[1:], axis=0)]).tolist() if figures else [None] * 4
     most_w = drawn.highest_w[drawn.configurations.pool[row]] * drawn.configurations.gpus[row]
     return Recorded(
         energy_j=Interval.of([idle_w * seconds + job_j for job_j in jobs_j]),
         waits=float(told.mean()),
-        completion_s=mean_s if told.any() else None,
-        p99_s=p99_s if told.any() else None,
-        baseline_s=float(np.mean(means_s)) if told.any() else None,
-        baseline_p99_s=float(np.mean(p99s_s)) if told.any() else None,
+        **dict(zip(("completion_s", "p99_s", "baseline_s", "baseline_p99_s"), times_s, strict=True)),
         utilisation=float(gpu_s.sum() / (trace.available.sum() * seconds)),
         measured=float(gpu_s[~np.isnan(watts)].sum() / gpu_s.sum()),
         strange=int(np.sum((watts < drawn.idle_w[row] / BEYOND) | (watts > most_w * BEYOND))),
@@ -133,10 +128,6 @@ def groups_of(outcomes: Sequence[Outcome], by: Sequence[By], clock_s: float) -> 
 def months_of_arrival(trace: Trace, clock_s: float) -> list[str]:
     """Month in which each job arrives, as ``2026-11``."""
     return [f"{datetime.fromtimestamp(clock_s + at_s, UTC):%Y-%m}" for at_s in trace.arrival_s.tolist()]
-
-
-def _p99(values: FloatArray) -> float:
-    return float(np.percentile(values, 99))
 
 
 def _months(begin_s: float, until_s: float, clock_s: float) -> dict[str, float]:

@@ -21,7 +21,7 @@ from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import meant
 from wattsched.reading.tables import comments_of
-from wattsched.replay.jobs.listing import names_models, read_listing, read_tables, tells_work
+from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, is_plain, trace_of_durations
 from wattsched.report.imports import Entry, gpu_hours, overfull
 from wattsched.topology.cluster import Cluster
@@ -171,11 +171,6 @@ class JobSource:
     def draws(self) -> bool:
         """True if models are drawn by seed for jobs that name none; a ValueError for a malformed list."""
         return self.form != LIST or not tells_work(self.file)
-
-    @property
-    def varies(self) -> bool:
-        """True if seeds differ: models are drawn by seed, or errors of models that a list names."""
-        return self.draws or (self.model_errors and names_models(self.file))
 
     @property
     def comments(self) -> list[str]:

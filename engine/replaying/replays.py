@@ -104,8 +104,8 @@ class Journal:
         return self._checkpoints / f"{replay.name}-{seed}.{suffix}"
 
 
-def _value(value: object) -> str | None:
-    """Option as text, None where it is not given; of a file, what is in it counts."""
+def _value(value: object) -> str:
+    """Option as text; of a file, what is in it counts."""
     if isinstance(value, str | Path) and os.path.isfile(value):
         with Path(value).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
@@ -113,10 +113,10 @@ def _value(value: object) -> str | None:
     if isinstance(value, tuple):
         # A quantity and its amount.
         return "=".join(map(str, value))
-    return None if value is None else str(value)
+    return "(not given)" if value is None else str(value)
 
 
-def _require_same(file: Path, options: Mapping[str, str | None]) -> None:
+def _require_same(file: Path, options: Mapping[str, str]) -> None:
     try:
         there = json.loads(read_bytes(file))
     except FileNotFoundError:
@@ -128,15 +128,8 @@ def _require_same(file: Path, options: Mapping[str, str | None]) -> None:
     for name in dict.fromkeys([*there, *options]):
         before, now = there.get(name), options.get(name)
         if before != now:
-            told = f"of `{name}` {before}, not {now}"
-            if before is None or now is None:
-                told = (
-                    f"without `{name}`, not of {now}"
-                    if before is None
-                    else f"of `{name}` {before}, not without"
-                )
             raise ValueError(
-                f"resume: the results in '{file.parent.parent}' are {told}; "
+                f"resume: the results in '{file.parent.parent}' are of `{name}` {before}, not {now}; "
                 "choose another folder, or leave `resume` out to begin again"
             )
 

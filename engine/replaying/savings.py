@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar, get_args
 
 import numpy as np
@@ -23,16 +23,14 @@ from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.caps import CapError
 from wattsched.replay.jobs.gpu_limits import distinct_limits
 from wattsched.replay.jobs.knowledge import BLIND, Knows, known_of, known_under
-from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import base_of, require_policy
 from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, record_of
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, Progress, _untold
-from wattsched.replaying.savings_inputs import INPUTS, Input
-from wattsched.replaying.savings_study import Finished, Split, Study, saved_of, unheard
+from wattsched.replaying.savings_study import Study, saved_of
 from wattsched.report.replays import DURATIONS, EXACT
-from wattsched.report.saved import Interval, Point, Savings, Sensitivity, best_within
+from wattsched.report.saved import Interval, Savings, Sensitivity, best_within
 from wattsched.running.executors import Executor
 from wattsched.topology.cluster import Cluster
 
@@ -43,13 +41,70 @@ LEVELS = (1.0, 0.8, 0.6, 0.45, 0.3)
 """Budgets, as parts of what the baseline draws on average beyond the idle cluster."""
 
 SEEDS = (0, 1, 2)
-"""Seeds by default, where models or their errors are drawn."""
+"""Seeds by default, where models are drawn."""
 
 PER_INPUT = 3
 """Replays at either end of an input, about: the baseline, and within budgets that enclose it."""
 
 LIMITS_W = (100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0)
 """Fixed power limits of GPUs that the baseline is replayed with."""
+
+
+Vary = Callable[[Cluster, ReplaySettings, int], tuple[Cluster, ReplaySettings]]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Something that is not known for sure, and between which values it may lie.
+
+    Attributes
+    ----------
+    name, low, high : str
+        What it is, and its two ends in words.
+    vary : callable
+        Cluster, settings and -1 or 1 to the cluster and settings at that end.
+    """
+
+    name: str
+    low: str
+    high: str
+    vary: Vary
+
+
+def _gpus(field: str, part: float) -> Vary:
+    """Make what varies a field of all GPU types by a part of it."""
+
+    def vary(cluster: Cluster, settings: ReplaySettings, end: int) -> tuple[Cluster, ReplaySettings]:
+        types = cluster.gpu_types.items()
+        varied = {
+            name: kind.model_copy(update={field: getattr(kind, field) * (1 + part * end)})
+            for name, kind in types
+        }
+        return cluster.model_copy(update={"gpu_types": varied}), settings
+
+    return vary
+
+
+def _nodes(cluster: Cluster, settings: ReplaySettings, end: int) -> tuple[Cluster, ReplaySettings]:
+    watts = [node.base_power_w * (1 + 0.5 * end) for node in cluster.nodes]
+    nodes = [n.model_copy(update={"base_power_w": w}) for n, w in zip(cluster.nodes, watts, strict=True)]
+    return cluster.model_copy(update={"nodes": nodes}), settings
+
+
+def _restarts(cluster: Cluster, settings: ReplaySettings, end: int) -> tuple[Cluster, ReplaySettings]:
+    process_s, pod_s = (2.0**end * s for s in (settings.process_restart_s, settings.pod_restart_s))
+    return cluster, replace(settings, process_restart_s=process_s, pod_restart_s=pod_s)
+
+
+INPUTS = (
+    Input("watts of busy GPUs", "-15 %", "+15 %", _gpus("power_factor", 0.15)),
+    Input("watts of idle GPUs", "-30 %", "+30 %", _gpus("idle_power_w", 0.3)),
+    Input("watts of nodes", "-50 %", "+50 %", _nodes),
+    Input("seconds of a restart", "half", "twice", _restarts),
+)
+"""Inputs that replays rest on. Watts of busy GPUs by as much as the share of the board's limit that a model
+draws differs between boards (`power_uncertainty` of the catalogue); the ends of the others are ours, by what
+differs between sites."""
 
 
 def savings(
@@ -67,7 +122,7 @@ def savings(
     journal: Journal | None = None,
     executor: Executor | None = None,
     progress: Progress = _untold,
-    finished: Finished = unheard,
+    finished: Callable[[str, int], None] = lambda policy, seed: None,
     planned: Callable[[int, int], None] = lambda replays, more: None,
 ) -> Savings:
     """Replay a trace under a baseline and under policies within budgets, and say what these save.
@@ -84,7 +139,7 @@ def savings(
         until completion is later than the baseline's on every seed.
     seeds : sequence of int, optional
         Of the models that jobs train where the trace does not tell, and of the errors of these models where
-        the source has `model_errors` and there are several; default: three, or one where nothing is drawn.
+        the source has `model_errors` and there are several; default: three, or one for a list of work.
     settings : ReplaySettings, optional
         Without a budget, and without nodes that sleep; with a tariff money is told, too.
     pacing : {"even", "price", "none"}
@@ -124,7 +179,7 @@ def savings(
         given = {"baseline": baseline, "levels": [*ordered], "spent": pacing}
         journal = replace(journal, options={**journal.options, **given})
         journal.open(settings)
-    seeds = (SEEDS if source.varies else SEEDS[:1]) if seeds is None else seeds
+    seeds = (SEEDS if source.draws else SEEDS[:1]) if seeds is None else seeds
     if len(seeds) == 1:  # One draw would be a bias, and there is no interval for it to widen.
         source = replace(source, model_errors=False)
     traces = source.traces(cluster, seeds)
@@ -135,44 +190,41 @@ def savings(
     order = [*policies[:-1], *upper, last]
     if "account" in by and not any(one.account for one in one_trace.records):
         raise ValueError("by: the trace names no account")
-    split = Split(by, clock_of(one_trace, settings.start) if "month" in by else 0.0)
-    study = Study(baseline, ordered, settings, pacing, split, executor, progress, finished, journal)
+    clock_s = clock_of(one_trace, settings.start) if "month" in by else 0.0
+    fixed = (by, clock_s, executor, progress, finished, journal)
+    study = Study(traces, baseline, ordered, settings, pacing, *fixed)
     tested = INPUTS if inputs is None else inputs
     as_set = source.as_set(cluster, traces)
     limits_w = distinct_limits(as_set.values(), LIMITS_W)
     unlimited = len(settings.without_signal) * (1 + len(order))
     replays = 1 + len(order) * len(ordered) + unlimited + len(limits_w)
     planned(len(traces) * replays, PER_INPUT * 2 * len(tested))
-    base = study.baseline_of(traces)
-
-    def frontier(policy: str) -> tuple[list[Outcome], list[list[Point]]]:
-        return study.frontier(traces, base, policy)
-
-    tried = dict(zip(policies, _at_once(executor, frontier, policies), strict=True))
-    # The smallest budget within which completion is no later on average; else without one.
-    near = _near(tried[last][1])
+    base = study.base
+    tried = dict(zip(policies, _at_once(executor, study.frontier, policies), strict=True))
+    # The smallest budget within which completion is no later on the first seed; else without one.
+    kept = [k for k, level in enumerate(tried[last][1]) if level and level[0].completion <= 1.0]
+    near = max(kept, default=0)
     for policy in upper:
-        tried[policy] = study.frontier(traces, base, policy, max(1, near))
+        tried[policy] = study.frontier(policy, max(1, near))
     found = [saved_of(policy, tried[policy][1], base) for policy in order]
-    events = [*study.events(traces, baseline, [known.outcome for known in base.values()])]
+    events = [*study.events(baseline, [known.outcome for known in base.values()])]
     for policy in order:
-        events += study.events(traces, policy, tried[policy][0])
-    limits = _at_once(executor, lambda limit_w: study.limit(as_set, base, limit_w, found[-1]), limits_w)
-    varied = list[tuple[Cluster, ReplaySettings, str]]()
-    for number, one_input in enumerate(tested):
-        for end in (-1, 1):
-            varied.append((*one_input.vary(cluster, settings, end), f"input{number}{end:+}"))
+        events += study.events(policy, tried[policy][0])
+    limits = _at_once(executor, lambda limit_w: study.limit(as_set, limit_w, found[-1]), limits_w)
+    ends = [(number, end) for number in range(len(tested)) for end in (-1, 1)]
 
-    def part(changed: tuple[Cluster, ReplaySettings, str]) -> float | None:
-        """Return the part of the energy that the last policy saves on the first seed."""
-        site, changed_settings, folder = changed
-        other = replace(study, settings=changed_settings, journal=journal and journal.within(folder))
+    def part(at: tuple[int, int]) -> float | None:
+        """Return the part of the energy that the last policy saves on the first seed, an input at an end."""
+        number, end = at
+        site, changed = tested[number].vary(cluster, settings, end)
+        kept = journal and journal.within(f"input{number}{end:+}")
+        varied = source.traces(site, [*traces][:1])
         try:
-            return other.part(source.traces(site, [*traces][:1]), policies[-1], near)
+            return replace(study, traces=varied, settings=changed, journal=kept).part(last, near)
         except CapError:  # With other watts the cluster may exceed its cap when idle.
             return None
 
-    parts = _at_once(executor, part, varied)
+    parts = _at_once(executor, part, ends)
     now = best_within([point for point, *_ in filter(None, found[-1].points)], "completion", 1.0)
     one = next(iter(base.values()))
     energy_j = Interval.of([known.energy_j for known in base.values()])
@@ -187,27 +239,21 @@ def savings(
         completion_s=Interval.of([float(known.outcome.jct_s.mean()) for known in base.values()]),
         period_s=settings.period_s,
         levels=[None, *ordered[1:]],
-        power_w=[None, *(study.power_w(base, level) for level in ordered[1:])],
+        power_w=[None, *(study.power_w(level) for level in ordered[1:])],
         policies=found,
         currency="" if (tariff := one.outcome.meter.tariff) is None else tariff.currency,
         as_it_is=None if now is None or not tested else 1.0 - now.energy,
         inputs=[
-            Sensitivity(one.name, one.low, one.high, *ends)
-            for one, *ends in zip(tested, parts[::2], parts[1::2], strict=True)
+            Sensitivity(of.name, of.low, of.high, *both)
+            for of, *both in zip(tested, parts[::2], parts[1::2], strict=True)
         ],
         assumptions=[*source.comments, *_assumptions(source, settings, pacing, knows)],
         record=record,
         doubts=[*doubts(baseline, energy_j.mean, record), *one.outcome.meter.stale(one.outcome.begin_s)],
-        groups=groups_of([known.outcome for known in base.values()], by, split.clock_s),
+        groups=groups_of([known.outcome for known in base.values()], by, clock_s),
         limits=limits,
         events=events,
     )
-
-
-def _near(points: Sequence[Sequence[Point]]) -> int:
-    """Return the level of the smallest budget within which completion is no later on average."""
-    kept = [k for k, level in enumerate(points) if level and np.mean([p.completion for p in level]) <= 1.0]
-    return max(kept, default=0)
 
 
 def _at_once(executor: Executor | None, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
@@ -229,9 +275,7 @@ def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing, kn
     }
     beside = ", as no scheduler does" if knows == "exact" else "; those with +exact with exact ones"
     models = "the models that jobs train are drawn by seed where the trace does not name them"
-    errors = (
-        "are drawn by seed, so that intervals cover them" if source.model_errors else "are in no interval"
-    )
+    errors = "are drawn by seed: intervals cover them" if source.model_errors else "are in no interval"
     return [
         "rates and watts are those of the performance models, not of this cluster",
         f"policies decide with {DURATIONS[knows]}{beside}",

@@ -34,14 +34,6 @@ from wattsched.report.saved import (
 from wattsched.running.executors import Executor
 from wattsched.topology.arrays import FloatArray
 
-Finished = Callable[[str, int], None]
-"""Told of the policy and the seed of a replay that has ended."""
-
-
-def unheard(policy: str, seed: int) -> None:
-    """Tell nobody."""
-
-
 HEAVY = 0.05
 """Part of the jobs that ask for most GPU time."""
 
@@ -80,122 +72,81 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Split:
-    """Splits what policies save by month, by account or by both; `clock_s` is as of `clock_of`."""
-
-    by: Sequence[By] = ()
-    clock_s: float = 0.0
-
-    def of(self, base: Base, outcome: Outcome) -> tuple[dict[str, float], dict[str, float]]:
-        """Energy and mean completion of each group over the baseline's, both counted to the same end.
-
-        Energy counts in the month in which it is drawn, that after the baseline's last month in this; jobs
-        count in the month in which they arrive.
-        """
-        if not self.by:
-            return {}, {}
-        known = {
-            (one.month, one.account): one.energy_j for one in groups_of([base.outcome], self.by, self.clock_s)
-        }
-        last, now = max(month for month, _ in known), dict.fromkeys(known, 0.0)
-        for one in groups_of([outcome], self.by, self.clock_s):
-            now[min(one.month, last), one.account] += one.energy_j
-        nobody = IDLE if "account" in self.by else ""
-        now[last, nobody] -= base.idle_w * (outcome.end_s - base.outcome.end_s)
-        energy = {group_name(*key): now[key] / energy_j for key, energy_j in known.items() if energy_j > 0}
-        trace = outcome.trace
-        nothing = [""] * len(trace)
-        months = months_of_arrival(trace, self.clock_s) if "month" in self.by else nothing
-        accounts = [one.account or NOBODY for one in trace.records] if "account" in self.by else nothing
-        names = [*map(group_name, months, accounts)]
-        return energy, _by_name(names, outcome.jct_s, base.outcome.jct_s)
-
-
-@dataclass(frozen=True)
 class Study:
     """Study that replays policies against the baseline; the first of the levels is infinite: no budget."""
 
+    traces: Mapping[int, Trace]
     baseline: str
     levels: Sequence[float]
     settings: ReplaySettings
     pacing: Pacing
-    split: Split
+    by: Sequence[By]
+    clock_s: float
     executor: Executor | None
     progress: Progress
-    finished: Finished
+    finished: Callable[[str, int], None]
     journal: Journal | None = None
 
-    def baseline_of(self, traces: Mapping[int, Trace]) -> dict[int, Base]:
+    @cached_property
+    def base(self) -> dict[int, Base]:
         """Replays of the baseline by seed."""
-        return {seed: Base(outcome) for seed, outcome in self.runs(traces, self.baseline)}
+        return {seed: Base(outcome) for seed, outcome in self.runs(self.baseline)}
 
-    def frontier(
-        self, traces: Mapping[int, Trace], base: Mapping[int, Base], policy: str, start: int = 1
-    ) -> tuple[list[Outcome], list[list[Point]]]:
+    def frontier(self, policy: str, start: int = 1) -> tuple[list[Outcome], list[list[Point]]]:
         """Outcomes of a policy without a budget, and its points by budget, the largest first.
 
         Budgets are tried from a level on: smaller ones until completion is later than the baseline's on all
         seeds, larger ones until it is later on none. Those that are not tried have no points.
         """
-        free = [run for _, run in self.runs(traces, policy)]
+        free = [run for _, run in self.runs(policy)]
         points: list[list[Point]] = [[] for _ in self.levels]
-        points[0] = [self.point(*pair) for pair in zip(base.values(), free, strict=True)]
+        points[0] = [self.point(*pair) for pair in zip(self.base.values(), free, strict=True)]
         k, later = start, all(point.completion > 1.0 for point in points[0])
         while k < len(points) and not later:
-            points[k] = self.points(traces, base, policy, self.levels[k])
+            points[k] = self.points(policy, self.levels[k])
             later, k = all(point.completion > 1.0 for point in points[k]), k + 1
         k = start
         while k > 1 and any(point.completion > 1.0 for point in points[k]):
             k -= 1
-            points[k] = self.points(traces, base, policy, self.levels[k])
+            points[k] = self.points(policy, self.levels[k])
         return free, points
 
-    def power_w(self, base: Mapping[int, Base], level: float) -> float:
+    def power_w(self, level: float) -> float:
         """Watts of a level: the same budget for all seeds."""
-        above = [known.energy_j / known.seconds - known.idle_w for known in base.values()]
-        idle_w = float(np.mean([known.idle_w for known in base.values()]))
+        above = [known.energy_j / known.seconds - known.idle_w for known in self.base.values()]
+        idle_w = float(np.mean([known.idle_w for known in self.base.values()]))
         return idle_w + level * float(np.mean(above))
 
-    def part(self, traces: Mapping[int, Trace], policy: str, near: int) -> float | None:
+    def part(self, policy: str, near: int) -> float | None:
         """Part of the energy that a policy saves on one seed; None where no budget keeps the mean.
 
         Budgets are tried from one on until two enclose the baseline's mean completion time.
         """
-        base = self.baseline_of(traces)
         found: dict[int, Point] = {}
         while 0 <= near < len(self.levels) and near not in found:
-            (found[near],) = self.points(traces, base, policy, self.levels[near])
+            (found[near],) = self.points(policy, self.levels[near])
             near += 1 if found[near].completion <= 1.0 else -1
         best = best_within([*found.values()], "completion", 1.0)
-        return None if best is None else 1.0 - best.energy
+        return None if best is None else best.saved
 
-    def points(
-        self, traces: Mapping[int, Trace], base: Mapping[int, Base], policy: str, level: float
-    ) -> list[Point]:
+    def points(self, policy: str, level: float) -> list[Point]:
         """Points of a policy within a budget, by seed."""
-        joules = self.power_w(base, level) * self.settings.period_s if math.isfinite(level) else None
-        return [self.point(base[seed], run) for seed, run in self.runs(traces, policy, joules, level)]
+        joules = self.power_w(level) * self.settings.period_s if math.isfinite(level) else None
+        return [self.point(self.base[seed], run) for seed, run in self.runs(policy, joules, level)]
 
-    def limit(
-        self, traces: Mapping[int, Trace], base: Mapping[int, Base], limit_w: float, last: PolicySavings
-    ) -> GpuLimit:
+    def limit(self, as_set: Mapping[int, Trace], limit_w: float, last: PolicySavings) -> GpuLimit:
         """Replay the baseline with a power limit of GPUs, and say what the last policy saves as late."""
-        one = replace(
-            self,
-            settings=replace(self.settings, gpu_limit_w=limit_w),
-            journal=self.journal and self.journal.within(f"limit{limit_w:g}"),
-        )
-        points = [self.point(base[seed], run) for seed, run in one.runs(traces, self.baseline)]
-        instead = [
-            best_within(seed, "completion", point.completion)
-            for point, seed in zip(points, zip(*filter(None, last.points), strict=True), strict=True)
-        ]
-        saved = [1.0 - point.energy for point in instead if point is not None]
+        kept = self.journal and self.journal.within(f"limit{limit_w:g}")
+        settings = replace(self.settings, gpu_limit_w=limit_w)
+        one = replace(self, traces=as_set, settings=settings, journal=kept)
+        points = [self.point(self.base[seed], run) for seed, run in one.runs(self.baseline)]
+        by_seed = zip(*filter(None, last.points), strict=True)
+        pairs = zip(by_seed, points, strict=True)
+        instead = [best_within(seed, "completion", point.completion) for seed, point in pairs]
+        saved = [point.saved for point in instead if point is not None]
         return GpuLimit(limit_w, points, Interval.of(saved) if len(saved) == len(points) else None)
 
-    def events(
-        self, traces: Mapping[int, Trace], policy: str, held: Sequence[Outcome]
-    ) -> Iterator[EventCost]:
+    def events(self, policy: str, held: Sequence[Outcome]) -> Iterator[EventCost]:
         """Replay a policy without the signal, if there is one, or without its wishes; yield costs."""
         if self.settings.signal is None:
             return
@@ -203,7 +154,7 @@ class Study:
         with warnings.catch_warnings(category=NoticeWarning, action="ignore"):  # told of the replays under it
             for folder, settings in self.settings.without_signal.items():
                 one = replace(self, settings=settings, journal=self.journal and self.journal.within(folder))
-                others.append([run for _, run in one.runs(traces, policy)])
+                others.append([run for _, run in one.runs(policy)])
         rows = [
             _event_row(runs[0], runs[-1], under, self.settings.events(under.trace))
             for *runs, under in zip(*others, held, strict=True)
@@ -211,14 +162,14 @@ class Study:
         yield EventCost(policy, *np.mean(rows, axis=0).tolist())
 
     def runs(
-        self, traces: Mapping[int, Trace], policy: str, joules: float | None = None, level: float = math.inf
+        self, policy: str, joules: float | None = None, level: float = math.inf
     ) -> Iterator[tuple[int, Outcome]]:
         """Replay a policy, within a budget of so many joules in every period; yield outcomes by seed."""
         settings = self.settings
         if joules is not None:
             settings = replace(settings, budget=("energy_j", joules), pacing=self.pacing)
         outcomes = replay_jobs(
-            traces,
+            self.traces,
             [policy],
             settings=settings,
             journal=self.journal and self.journal.within(f"{policy}/{level:g}"),
@@ -235,7 +186,7 @@ class Study:
         trace = base.outcome.trace
         gpu_s = trace.requested_gpus * trace.work / trace.requested_rate
         heavy = np.argsort(gpu_s, kind="stable")[-max(1, round(HEAVY * len(trace))) :]
-        of_groups_j, of_groups_s = self.split.of(base, outcome)
+        of_groups_j, of_groups_s = self.split(base, outcome) if self.by else ({}, {})
         return Point(
             energy=round(1.0 - base.saved_j(outcome) / base.energy_j, DIGITS),
             completion=float(then_s.mean() / now_s.mean()),
@@ -246,6 +197,26 @@ class Study:
             group_energy=of_groups_j,
             group_completion=of_groups_s,
         )
+
+    def split(self, base: Base, outcome: Outcome) -> tuple[dict[str, float], dict[str, float]]:
+        """Energy and mean completion of each group over the baseline's, both counted to the same end.
+
+        Energy counts in the month in which it is drawn, that after the baseline's last month in this; jobs
+        count in the month in which they arrive.
+        """
+        before, after = (groups_of([run], self.by, self.clock_s) for run in (base.outcome, outcome))
+        known = {(one.month, one.account): one.energy_j for one in before}
+        last, now = max(month for month, _ in known), dict.fromkeys(known, 0.0)
+        for one in after:
+            now[min(one.month, last), one.account] += one.energy_j
+        now[last, IDLE if "account" in self.by else ""] -= base.idle_w * (outcome.end_s - base.outcome.end_s)
+        trace = outcome.trace
+        months = months_of_arrival(trace, self.clock_s) if "month" in self.by else [""] * len(trace)
+        accounts = (
+            [one.account or NOBODY for one in trace.records] if "account" in self.by else [""] * len(trace)
+        )
+        energy = {group_name(*key): now[key] / energy_j for key, energy_j in known.items() if energy_j > 0}
+        return energy, _by_name([*map(group_name, months, accounts)], outcome.jct_s, base.outcome.jct_s)
 
 
 def _event_row(free: Outcome, firm: Outcome, held: Outcome, events: FloatArray) -> list[float]:
@@ -278,15 +249,11 @@ def _by_name(names: Sequence[str], then_s: FloatArray, now_s: FloatArray, least:
     return {name: after / before for name, after, before in zip(known[several], then, now, strict=True)}
 
 
-def saved_of(
-    policy: str,
-    points: list[list[Point]],
-    base: Mapping[int, Base],
-) -> PolicySavings:
+def saved_of(policy: str, points: list[list[Point]], base: Mapping[int, Base]) -> PolicySavings:
     """Read off the frontiers of all seeds what a policy saves."""
     by_seed = [*zip(*filter(None, points), strict=True)]
     met = [point for seed in by_seed if (point := best_within(seed, "completion", 1.0)) is not None]
-    parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
+    parts, reached = np.array([point.saved for point in met]), len(met) == len(by_seed)
     soonest = [best_within(seed, "energy", 1.0) for seed in by_seed]
     sooner = [1.0 - point.completion for point in soonest if point is not None]
     meters = [one.outcome.meter for one in base.values()]

@@ -105,6 +105,11 @@ class Point:
     group_energy: dict[str, float] = field(default_factory=dict)
     group_completion: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def saved(self) -> float:
+        """Part of the baseline's energy."""
+        return 1.0 - self.energy
+
     @classmethod
     def mean(cls, points: Sequence[Point], weights: Sequence[float] | None = None) -> Point:
         """Mean of points, figure by figure, user by user, group by group."""

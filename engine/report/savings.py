@@ -50,12 +50,11 @@ def verdict(found: Savings) -> tuple[str, str]:
 
 def _sooner(found: Savings) -> str:
     """Say which policy completes jobs soonest with the same energy, if any does."""
-    times = [(one.completion.mean, one) for one in _real(found) if one.completion is not None]
-    part, best = max(times, key=lambda pair: pair[0], default=(0.0, None))
-    if best is None or part <= 0.0:
+    times = [(some, one.policy) for one in _real(found) if (some := one.completion) and some.mean > 0.0]
+    if not times:
         return ""
-    assert best.completion is not None
-    return f"with the same energy jobs would complete {_share(best.completion)} sooner under {best.policy}"
+    part, policy = max(times, key=lambda pair: pair[0].mean)
+    return f"with the same energy jobs would complete {_share(part)} sooner under {policy}"
 
 
 def saved(found: Savings) -> Told:
@@ -125,15 +124,11 @@ def limits(found: Savings) -> Told:
     """Build the table of the baseline on GPUs with fixed power limits."""
     last = found.policies[-1].policy
     columns = ["limit", ">energy saved", ">mean completion", ">p99", f">{last}, no later"]
-    figures: list[Callable[[Point], float]] = [
-        lambda point: 1.0 - point.energy,
-        lambda point: point.completion,
-        lambda point: point.p99,
-    ]
+    figures = ("saved", "completion", "p99")
     rows = [
         [
             quantity(one.limit_w, "W"),
-            *(_about(Interval.of([get(point) for point in one.points])) for get in figures),
+            *(_about(Interval.of([getattr(point, name) for point in one.points])) for name in figures),
             _or_none(one.instead, _about),
         ]
         for one in found.limits
@@ -207,16 +202,16 @@ def frontier(found: Savings) -> Told:
         tried = [one.points[k] for one in found.policies]
         if not any(tried):
             continue
-        means = [_mean([getattr(p, f) for p in points]) for points in tried for f in figures]
+        means = [
+            percent(float(np.mean([getattr(p, f) for p in points]))) if points else ""
+            for points in tried
+            for f in figures
+        ]
         budget = "none" if power_w is None else quantity(power_w, "W")
         option = "" if power_w is None else f"energy_j={power_w * found.period_s:.4g}"
         rows.append([budget, *means, option])
     note = f"in percent of {found.baseline}, within so many watts on average; as an option of replay"
     return "Budgets", note, [">budget", *(f">{name}" for name in names), "--budget"], rows
-
-
-def _mean(parts: Sequence[float]) -> str:
-    return percent(float(np.mean(parts))) if parts else ""
 
 
 def losers(found: Savings) -> Told:

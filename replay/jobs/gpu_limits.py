@@ -32,16 +32,15 @@ def limited(trace: Trace, limit_w: float) -> Trace:
 def distinct_limits(traces: Iterable[Trace], limits_w: Sequence[float]) -> list[float]:
     """Limits, the highest first, of which each makes jobs of the traces run otherwise than the one before."""
     traces = list(traces)
-
-    def drawn_w(some: Iterable[Trace]) -> FloatArray:
-        return np.concatenate(
-            [np.append(one.configurations.power_w, np.nan)[one.request].ravel() for one in some]
-        )
-
-    found, last_w = [], drawn_w(traces)
+    found, last = list[float](), [_requested_w(trace) for trace in traces]
     for limit_w in sorted(limits_w, reverse=True):
-        now_w = drawn_w(limited(trace, limit_w) for trace in traces)
-        if not np.array_equal(now_w, last_w, equal_nan=True):
+        now = [_requested_w(limited(trace, limit_w)) for trace in traces]
+        if not all(map(np.array_equal, now, last)):
             found.append(limit_w)
-        last_w = now_w
+        last = now
     return found
+
+
+def _requested_w(trace: Trace) -> FloatArray:
+    """Watts of what each job asked for in each pool, 0 where there is nothing."""
+    return np.append(trace.configurations.power_w, 0.0)[trace.request]

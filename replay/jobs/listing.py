@@ -43,11 +43,6 @@ def tells_work(path: str | Path) -> bool:
     return not {"work", "arrival_s", "requested_gpus"}.isdisjoint(header)
 
 
-def names_models(path: str | Path) -> bool:
-    """True if a list names a model for some job."""
-    return any(row.cells.get("model", "").strip() for row in rows_of(path, COLUMNS, OPTIONAL))
-
-
 def read_listing(
     path: str | Path,
     cluster: Cluster,
