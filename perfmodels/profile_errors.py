@@ -35,12 +35,11 @@ def with_error(profile: Profile, seed: int) -> Profile:
     measured = max(LEAST, profile.fit_error.time_mean if profile.fit_error else LEAST)
     slowing = measured if profile.power_uncertainty is None else ASSUMED
     spreads = [LEAST if profile.power_error is None else profile.power_error, measured, slowing]
-    own = f"{profile.model}:{profile.gpu_type}"
-    watts, syncing, slower = np.exp(_draws(seed, own)[:3] * spreads).tolist()
-    power, throughput = profile.power, profile.throughput
+    drawn = _draws(seed, f"{profile.model}:{profile.gpu_type}")
+    watts, syncing, slower = np.exp(drawn * spreads).tolist()
     parts: dict[str, Any] = {
-        "power": _times(power, watts, "static_w", "dynamic_w", "sync_w"),
-        "throughput": _times(throughput, syncing, "alpha_r", "beta_r", "alpha_n", "beta_n"),
+        "power": _times(profile.power, watts, "static_w", "dynamic_w", "sync_w"),
+        "throughput": _times(profile.throughput, syncing, "alpha_r", "beta_r", "alpha_n", "beta_n"),
     }
     if (clock := profile.frequency) is not None:
         share = max(0.0, 1.0 - slower * (1.0 - clock.memory_bound_share))

@@ -37,9 +37,6 @@ from wattsched.topology.arrays import FloatArray
 HEAVY = 0.05
 """Part of the jobs that ask for most GPU time."""
 
-DIGITS = 12
-"""Digits of energies: what is beyond is rounding, and no saving."""
-
 SEVERAL = 5
 """Users of fewer jobs are not told of: with so few it is chance who waits."""
 
@@ -188,7 +185,7 @@ class Study:
         heavy = np.argsort(gpu_s, kind="stable")[-max(1, round(HEAVY * len(trace))) :]
         of_groups_j, of_groups_s = self.split(base, outcome) if self.by else ({}, {})
         return Point(
-            energy=round(1.0 - base.saved_j(outcome) / base.energy_j, DIGITS),
+            energy=round(1.0 - base.saved_j(outcome) / base.energy_j, 12),  # What is beyond is no saving.
             completion=float(then_s.mean() / now_s.mean()),
             p99=float(np.percentile(then_s, 99) / np.percentile(now_s, 99)),
             heavy=float(then_s[heavy].mean() / now_s[heavy].mean()),

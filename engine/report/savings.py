@@ -91,19 +91,16 @@ def recorded(found: Savings) -> Told:
     columns = ["", ">energy", ">mean completion", ">p99"]
     if (record := found.record) is None:
         return "Recorded", "", columns, []
-    mean_s, p99_s = record.baseline_s or found.completion_s.mean, record.baseline_p99_s
+    own_s = (record.completion_s, record.p99_s)
+    same_s = (record.baseline_s or found.completion_s.mean, record.baseline_p99_s)
     rows = [
-        ["the record", _joules(record.energy_j), _time(record.completion_s), _time(record.p99_s)],
-        [found.baseline, _joules(found.energy_j), duration(mean_s), "" if p99_s is None else duration(p99_s)],
+        ["the record", _joules(record.energy_j), *(duration(s) if s else "not recorded" for s in own_s)],
+        [found.baseline, _joules(found.energy_j), *(duration(s) if s else "" for s in same_s)],
     ]
     note = f"watts measured for {percent(record.measured)} of the GPU time, of the models for the rest"
     if 0.0 < record.waits < 1.0:
         note += f"; completion of the {percent(record.waits)} of the jobs whose waits are told"
     return "Recorded", note, columns, rows
-
-
-def _time(seconds: float | None) -> str:
-    return "not recorded" if seconds is None else duration(seconds)
 
 
 def _joules(some: Interval) -> str:
