@@ -67,7 +67,7 @@ def saved(found: Savings) -> Told:
             _or_none(one.energy_j, lambda some: energy(some.mean)),
             _or_none(one.carbon_g, lambda some: quantity(some.mean, "g"), none=""),
             _or_none(one.money, lambda some: money(some.mean, found.currency), none=""),
-            _or_none(one.completion, _share),
+            _or_none(one.completion, _about),
         ]
         for one in found.policies
     ]
