@@ -22,9 +22,8 @@ def limited(trace: Trace, limit_w: float) -> Trace:
     _, alone = alike([trace.choice, np.nan_to_num(rows.batch_size)])
     lowest_w = least_by(alone, each_w, int(alone.max(initial=-1)) + 1)[alone]
     keep = each_w <= np.maximum(limit_w, lowest_w) * (1 + 1e-9)
-    usual = trace.usual_batch[trace.choice]
     kept = rows.only(keep)
-    standard = standard_rows(kept, usual[keep])
+    standard = standard_rows(kept, trace.usual_batch[trace.choice][keep])
     request = requests(kept, standard, trace.requested_gpus, len(trace.pools))
     return replace(trace, configurations=kept, standard=standard, request=request)
 
