@@ -64,7 +64,7 @@ BOUND = "bound-{}.json"
 
 @click.command("replay", cls=Described, sections=policies_known)
 @click.argument("file", metavar="TRACE", type=FileName())
-@source_options
+@source_options()
 @cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @policy_option("sizing", "Who decides; named below.")
 @filling(
@@ -81,6 +81,7 @@ BOUND = "bound-{}.json"
     pacing={"type": click.Choice(PACINGS)},
     tariff={"type": PerKwh(negative=True), "metavar": "M|FILE"},
     least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},
+    gpu_limit_w={"name": "--gpu-limit", "type": Number(above=0), "metavar": "W"},
     sleep_after_s={"name": "--sleep-after", "type": SECONDS, "metavar": "S"},
     sleep_power_w={"name": "--sleep-power", "type": Number(0), "metavar": "W", "show_default": False},
     wake_s={"name": "--wake", "type": SECONDS, "metavar": "S", "show_default": False},

@@ -145,7 +145,8 @@ def site_of(cluster: ClusterOptions, settings: ReplaySettings) -> tuple[Cluster,
 SECONDS = Number(0, most=MOST_S)
 DRAWS = "One replay for each, which draws the models of jobs where the trace does not tell"
 
-source_options = filling(
+source_options = partial(
+    filling,
     "source",
     JobSource,
     form={"name": "--format", "type": click.Choice(forms())},
@@ -157,7 +158,7 @@ source_options = filling(
     to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
     elasticity={"type": Whole(1), "metavar": "N"},
 )
-"""Options that select the jobs of a trace, for every command that replays one."""
+"""Makes the options that select the jobs of a trace, for every command that replays one."""
 
 TIMES: dict[str, dict[str, Any]] = {
     "round_s": {"name": "--round", "type": SECONDS},

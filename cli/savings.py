@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 
 BUDGETS = ("budget", "pacing", "least_price")
-SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
-"""Settings that are none of the command's: budgets follow from the baseline, and no node sleeps."""
+SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s", "gpu_limit_w")
+"""Settings that are none of the command's: budgets follow, no node sleeps, and limits of GPUs are swept."""
 
 
 @click.command("savings", cls=Described, sections=policies_known)
 @click.argument("file", metavar="TRACE", type=FileName())
-@source_options
+@source_options(model_errors={"name": "--model-errors/--no-model-errors", "default": True})
 @cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @click.option(
     "--baseline",
@@ -151,7 +151,14 @@ def command(
             further = (
                 f", and about {more} more for what the answer hangs on (--no-inputs: none)" if more else ""
             )
-            click.echo(f"{count(replays, 'replay')} to come{further}", err=True)
+            click.echo(f"at most {count(replays, 'replay')} to come{further}", err=True)
+
+        def finished(policy: str, seed: int) -> None:
+            """Show which replay of an executor has ended."""
+            nonlocal begun
+            if executor is not None:
+                begun += 1
+                show(f"replay {begun} of about {total}: {policy}, seed {seed}", begun, total)
 
         found = savings(
             source,
@@ -166,6 +173,7 @@ def command(
             journal=journal,
             executor=executor,
             progress=progress,
+            finished=finished,
             planned=planned,
         )
     cluster.tell()

@@ -253,11 +253,12 @@ def _readings(zone: tzinfo | None, text: str) -> tuple[list[float], str]:
 def _seconds_in(read: Cells, column: str, unit_s: float = 1.0) -> float | None:
     """Seconds in a column, or in the one of plain numbers of it, in a unit."""
     number = read.optional(f"{column}Raw", bounded)
-    return read.optional(column, _elapsed_s) if number is None else unit_s * number
+    return read.optional(column, partial(_elapsed_s, column)) if number is None else unit_s * number
 
 
-def _elapsed_s(text: str) -> float:
+def _elapsed_s(column: str, text: str) -> float:
     """Seconds of a text such as ``1-02:30:00``."""
     if (found := clock_s(text)) is None:
-        raise ValueError(f"{echo(text)} is not [D-]HH:MM:SS")
+        raw = f"; a plain number belongs into {column}Raw" if text.isdecimal() else ""
+        raise ValueError(f"{echo(text)} is not [D-]HH:MM:SS, as sacct prints it{raw}")
     return found

@@ -124,7 +124,7 @@ def _draw_savings(axes: Axes, found: Savings) -> None:
         100.0, 100.0, "P", color=LIMIT, markersize=9, label=f"{found.baseline}, without a budget", zorder=1
     )
     for number, of in enumerate(found.policies):
-        points = np.array([[(one.completion, one.energy) for one in seeds] for seeds in of.points])
+        points = np.array([[(one.completion, one.energy) for one in seeds] for seeds in of.points if seeds])
         _draw_points(axes, number, of.policy, 100 * points, Look.of(number).linestyle)
 
 

@@ -14,7 +14,7 @@ from wattsched.replay.jobs.accounts import PerKwh
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.trace import Trace
 from wattsched.report.imports import BEYOND
-from wattsched.report.saved import IDLE, NOBODY, Group, Recorded
+from wattsched.report.saved import IDLE, NOBODY, Group, Interval, Recorded
 from wattsched.report.wording import count, energy, percent
 from wattsched.topology.arrays import FloatArray
 
@@ -24,13 +24,14 @@ FAR = 2.0
 """Factor between the energy of the baseline and of the record from which on it is pointed at."""
 
 
-def record_of(traces: Sequence[Trace], idle_w: float) -> Recorded | None:
+def record_of(baseline: Sequence[Outcome], idle_w: float) -> Recorded | None:
     """Estimate what a cluster drew while it ran the jobs as recorded; None where no durations are known.
 
-    A job draws its measured watts or, without these, those of its model as it was asked for, the mean over
-    traces that draw models by seed; all other GPUs and the nodes are idle from the first arrival to the last
-    end. Without waits jobs start as they arrive.
+    A job draws its measured watts or, without these, those of its model as it was asked for, which replays of
+    the baseline have drawn by seed; all other GPUs and the nodes are idle from the first arrival to the last
+    end. A job without a wait starts as it arrives, and does not count in completion times.
     """
+    traces = [outcome.trace for outcome in baseline]
     trace = traces[0]
     if not trace.records:
         return None
@@ -46,10 +47,15 @@ def record_of(traces: Sequence[Trace], idle_w: float) -> Recorded | None:
         row = drawn.request[np.arange(len(drawn)), off.argmin(axis=1)]
         busy_w = np.where(np.isnan(watts), drawn.configurations.power_w[row], watts) - drawn.idle_w[row]
         jobs_j.append(float(busy_w @ lasts_s))
+    told = ~np.isnan(waits_s)
+    ends_s = [(waits_s + lasts_s)[told], *(outcome.jct_s[told] for outcome in baseline)]
+    figures = [[np.mean(some_s), np.percentile(some_s, 99)] for some_s in ends_s if told.any()]
+    times_s = np.ravel([figures[0], np.mean(figures[1:], axis=0)]).tolist() if figures else [None] * 4
     most_w = drawn.highest_w[drawn.configurations.pool[row]] * drawn.configurations.gpus[row]
     return Recorded(
-        energy_j=idle_w * seconds + float(np.mean(jobs_j)),
-        completion_s=None if np.isnan(waits_s).any() else float((waits_s + lasts_s).mean()),
+        energy_j=Interval.of([idle_w * seconds + job_j for job_j in jobs_j]),
+        waits=float(told.mean()),
+        **dict(zip(("completion_s", "p99_s", "baseline_s", "baseline_p99_s"), times_s, strict=True)),
         utilisation=float(gpu_s.sum() / (trace.available.sum() * seconds)),
         measured=float(gpu_s[~np.isnan(watts)].sum() / gpu_s.sum()),
         strange=int(np.sum((watts < drawn.idle_w[row] / BEYOND) | (watts > most_w * BEYOND))),
@@ -63,9 +69,9 @@ def doubts(baseline: str, energy_j: float, record: Recorded | None) -> Iterator[
     if record.strange:
         told = f"{count(record.strange, 'job')} by the list draw less than idle GPUs, or more than theirs can"
         yield f"{told}: `watts` are those of all GPUs of a job, without the server"
-    ratio = energy_j / record.energy_j
+    ratio = energy_j / record.energy_j.mean
     if not 1 / FAR < ratio < FAR:
-        told = f"'{baseline}' takes {energy(energy_j)}, and the record {energy(record.energy_j)}"
+        told = f"'{baseline}' takes {energy(energy_j)}, and the record {energy(record.energy_j.mean)}"
         yield f"{told}: check the watts of the cluster file and of the list"
     if record.utilisation > 1.0:
         told = f"by the record {percent(record.utilisation)} of the cluster's GPU time were in use"
@@ -117,6 +123,11 @@ def groups_of(outcomes: Sequence[Outcome], by: Sequence[By], clock_s: float) -> 
         Group(*names, energy_j, carbon_g, money if priced else None)
         for names, (energy_j, carbon_g, money) in sorted((key, sums.tolist()) for key, sums in found.items())
     ]
+
+
+def months_of_arrival(trace: Trace, clock_s: float) -> list[str]:
+    """Month in which each job arrives, as ``2026-11``."""
+    return [f"{datetime.fromtimestamp(clock_s + at_s, UTC):%Y-%m}" for at_s in trace.arrival_s.tolist()]
 
 
 def _months(begin_s: float, until_s: float, clock_s: float) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,12 +16,13 @@ from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.job_lists import first_arrival
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY
+from wattsched.perfmodels.profile_errors import with_errors
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import meant
 from wattsched.reading.tables import comments_of
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
-from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
+from wattsched.replay.jobs.trace import ELASTICITY, Trace, is_plain, trace_of_durations
 from wattsched.report.imports import Entry, gpu_hours, overfull
 from wattsched.topology.cluster import Cluster
 
@@ -63,7 +64,12 @@ class JobSource:
         Performance models (.json) of your own, in the place of the catalogue's: of fit, a list, an instance.
     elasticity : int
         Jobs may use from an N-th of the GPUs that they asked for to N times as many; 1: these alone, of the
-        type that a list names.
+        type that a list names. Bounds of a list (`min_gpus`, `max_gpus`) take its place.
+    as_deployed : bool
+        Jobs are what `slurm` and `kubernetes` would deploy: plain requests, where a list gives neither a
+        model nor bounds of GPUs.
+    model_errors : bool
+        Draw errors of the performance models by the seed, too.
 
     Raises
     ------
@@ -81,6 +87,8 @@ class JobSource:
     to_day: float | None = None
     profiles: File | None = None
     elasticity: int = ELASTICITY
+    as_deployed: bool = False
+    model_errors: bool = False
 
     def __post_init__(self) -> None:
         require_types(JobSource, vars(self))
@@ -89,6 +97,9 @@ class JobSource:
         require_range(1 <= self.elasticity <= MOST_GPUS, "elasticity", f"1 to {MOST_GPUS}", self.elasticity)
         if self.to_day is not None and self.to_day <= self.from_day:
             raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
+        if self.as_deployed and self.elasticity != ELASTICITY:
+            told = "a list's min_gpus and max_gpus say which jobs are elastic"
+            raise ValueError(f"`elasticity` does not go with `as_deployed`: {told}")
         if self.form not in (known_forms := forms()):
             near = meant(self.form, known_forms)
             raise ValueError(f"form: '{self.form}' is not known{near}; there are {', '.join(known_forms)}")
@@ -107,23 +118,25 @@ class JobSource:
         ------
         ValueError
             For a malformed file, one without jobs, and several seeds for a list that tells work, in which
-            nothing is drawn.
+            nothing is drawn without `model_errors`.
         wattsched.InputError
             For a malformed file of tables or profiles, and malformed cells of a list that tells durations.
         OSError
             When a file cannot be read.
         """
         profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
+        known = {s: with_errors(profiles, s) if self.model_errors else profiles for s in seeds}
         if not self.draws:
-            return {seeds[0]: self._listed(cluster, seeds, profiles)}
+            return self._listed(cluster, known)
         if self.tables is not None:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
         with naming(self.file):
             before, jobs = self._within(self._read(profiles))
-            if self.form == LIST:
-                self._notice_freedom()
-            given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles, "history": before}
-            found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
+            if self.form == LIST or self.as_deployed:
+                self._notice_freedom(jobs)
+            given: dict[str, Any] = {"elasticity": self.elasticity, "as_deployed": self.as_deployed}
+            given["history"] = before
+            found = {s: trace_of_durations(cluster, jobs, seed=s, profiles=known[s], **given) for s in seeds}
         if self.form == LIST:
             clock = first_arrival(self.file)
             found = {s: replace(trace, clock=clock) for s, trace in found.items()}
@@ -132,6 +145,13 @@ class JobSource:
                 for entry in overfull(waited, cluster, clock):
                     warnings.warn(f"{self.file}: {entry.sentence()}", NoticeWarning, stacklevel=2)
         return found
+
+    def as_set(self, cluster: Cluster, traces: Mapping[int, Trace]) -> Mapping[int, Trace]:
+        """Traces of the same jobs whose settings the operator may set, plain requests or not."""
+        if not self.as_deployed:
+            return traces
+        with warnings.catch_warnings(category=NoticeWarning, action="ignore"):  # told of `traces`
+            return replace(self, as_deployed=False, elasticity=1).traces(cluster, [*traces])
 
     def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
         """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""
@@ -157,16 +177,21 @@ class JobSource:
         """Comments of a list of one's own, such as what its import left out."""
         return [f"the trace: {told}" for told in comments_of(self.file)] if self.form == LIST else []
 
-    def _notice_freedom(self) -> None:
+    def _notice_freedom(self, jobs: Sequence[TraceJob]) -> None:
         """Say what jobs may do besides what they did; who has a list of one's own may not have read of it."""
         most = self.elasticity
+        if self.as_deployed:
+            requests = f"{sum(map(is_plain, jobs)):,} of {len(jobs):,} jobs are plain requests"
+            told = f"{requests}, which change neither GPUs nor settings; the others as the list says"
+            warnings.warn(f"{self.file}: as deployed: {told}", NoticeWarning, stacklevel=3)
+            return
         gpus = f" and on 1/{most} to {most} times the GPUs that they asked for" if most > 1 else ""
         message = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
         warnings.warn(message, NoticeWarning, stacklevel=3)
 
-    def _listed(self, cluster: Cluster, seeds: Sequence[int], profiles: Profiles) -> Trace:
-        """Jobs of a list that tells their work."""
-        if len(seeds) > 1:
+    def _listed(self, cluster: Cluster, known: Mapping[int, Profiles]) -> dict[int, Trace]:
+        """Jobs of a list that tells their work, by the seed of the performance models."""
+        if len(known) > 1 and not self.model_errors:
             raise ValueError(
                 "seeds: a csv list with work tells what every job runs, nothing is drawn; give one seed"
             )
@@ -177,9 +202,12 @@ class JobSource:
             raise ValueError(
                 "`elasticity` does not go with a csv list that tells work; give min_gpus, max_gpus"
             )
+        if self.as_deployed:
+            told = "whose models, tables and bounds are what is deployed in any case"
+            raise ValueError(f"`as_deployed` does not go with a csv list that tells work, {told}")
         tables = {} if self.tables is None else read_tables(self.tables)
         with naming(self.file):
-            return read_listing(self.file, cluster, tables, profiles)
+            return {s: read_listing(self.file, cluster, tables, own) for s, own in known.items()}
 
     def _read(self, profiles: Profiles) -> list[TraceJob]:
         read = formats()[self.form].read

@@ -23,6 +23,7 @@ from wattsched.reading.inputs import echo
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep, Steps
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
 from wattsched.replay.jobs.caps import Caps
+from wattsched.replay.jobs.gpu_limits import limited
 from wattsched.replay.jobs.knowledge import KNOWLEDGE, Knows, known_of, known_under
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
@@ -64,6 +65,9 @@ class ReplaySettings:
         Money per kWh, perhaps below 0, or a file of it over time (.csv): what the energy costs is told.
     least_price : float
         Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.
+    gpu_limit_w : float, optional
+        Power limit of every GPU: jobs run in no setting in which their GPUs draw more on average, unless it
+        is their lowest.
     power_w : float, optional
         Most that the whole cluster may draw at any moment, beside the caps of its power domains.
     signal : str or Path, optional
@@ -99,6 +103,7 @@ class ReplaySettings:
     pacing: Pacing = "even"
     tariff: float | File | None = None
     least_price: float = 0.0
+    gpu_limit_w: float | None = None
     power_w: float | None = None
     signal: File | None = None
     wishes: bool = False
@@ -257,6 +262,7 @@ class Scene:
     @classmethod
     def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
         """Read what settings name for a trace."""
+        trace = trace if settings.gpu_limit_w is None else limited(trace, settings.gpu_limit_w)
         (begin_s, first), nap_s = first_arrival(trace), settings.sleep_after_s
         days = timedelta(seconds=float(trace.arrival_s[-1]) - begin_s)
         nights = first and not first.tzinfo and (first + days).date() > first.date()

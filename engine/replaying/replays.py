@@ -113,7 +113,7 @@ def _value(value: object) -> str:
     if isinstance(value, tuple):
         # A quantity and its amount.
         return "=".join(map(str, value))
-    return "none" if value is None else str(value)
+    return "(not given)" if value is None else str(value)
 
 
 def _require_same(file: Path, options: Mapping[str, str]) -> None:

@@ -9,42 +9,33 @@ saves does not depend on the end, and is told as a part of what the baseline tak
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import get_args
+from typing import TypeVar, get_args
 
 import numpy as np
 
-from wattsched.instances.errors import NoticeWarning, require_known, require_range
-from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
+from wattsched.instances.errors import require_known, require_range
+from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.reading.arguments import require_types
-from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.caps import CapError
+from wattsched.replay.jobs.gpu_limits import distinct_limits
 from wattsched.replay.jobs.knowledge import BLIND, Knows, known_of, known_under
-from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import base_of, require_policy
-from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, record_of
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
-from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
+from wattsched.replaying.replays import Journal, Progress, _untold
+from wattsched.replaying.savings_study import Study, saved_of
 from wattsched.report.replays import DURATIONS, EXACT
-from wattsched.report.saved import (
-    LATE,
-    EventCost,
-    Interval,
-    Point,
-    PolicySavings,
-    Savings,
-    Sensitivity,
-    best_within,
-)
+from wattsched.report.saved import Interval, Savings, Sensitivity, best_within
 from wattsched.running.executors import Executor
-from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 LEVELS = (1.0, 0.8, 0.6, 0.45, 0.3)
 """Budgets, as parts of what the baseline draws on average beyond the idle cluster."""
@@ -55,11 +46,11 @@ SEEDS = (0, 1, 2)
 PER_INPUT = 3
 """Replays at either end of an input, about: the baseline, and within budgets that enclose it."""
 
-HEAVY = 0.05
-"""Part of the jobs that ask for most GPU time."""
+LIMITS_W = (100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0)
+"""Fixed power limits of GPUs that the baseline is replayed with."""
 
-SEVERAL = 5
-"""Users of fewer jobs are not told of: with so few it is chance who waits."""
+
+Vary = Callable[[Cluster, ReplaySettings, int], tuple[Cluster, ReplaySettings]]
 
 
 @dataclass(frozen=True)
@@ -77,55 +68,39 @@ class Input:
     name: str
     low: str
     high: str
-    vary: Callable[[Cluster, ReplaySettings, int], tuple[Cluster, ReplaySettings]]
+    vary: Vary
 
 
-def _with_types(cluster: Cluster, **factors: float) -> Cluster:
-    """A cluster in which fields of its GPU types are multiplied."""
-    types = {
-        name: kind.model_copy(update={f: getattr(kind, f) * factor for f, factor in factors.items()})
-        for name, kind in cluster.gpu_types.items()
-    }
-    return cluster.model_copy(update={"gpu_types": types})
+def _gpus(field: str, part: float) -> Vary:
+    """Make what varies a field of all GPU types by a part of it."""
+
+    def vary(cluster: Cluster, settings: ReplaySettings, end: int) -> tuple[Cluster, ReplaySettings]:
+        types = cluster.gpu_types.items()
+        varied = {
+            name: kind.model_copy(update={field: getattr(kind, field) * (1 + part * end)})
+            for name, kind in types
+        }
+        return cluster.model_copy(update={"gpu_types": varied}), settings
+
+    return vary
 
 
-def _with_base(cluster: Cluster, factor: float) -> Cluster:
-    nodes = [n.model_copy(update={"base_power_w": n.base_power_w * factor}) for n in cluster.nodes]
-    return cluster.model_copy(update={"nodes": nodes})
+def _nodes(cluster: Cluster, settings: ReplaySettings, end: int) -> tuple[Cluster, ReplaySettings]:
+    watts = [node.base_power_w * (1 + 0.5 * end) for node in cluster.nodes]
+    nodes = [n.model_copy(update={"base_power_w": w}) for n, w in zip(cluster.nodes, watts, strict=True)]
+    return cluster.model_copy(update={"nodes": nodes}), settings
+
+
+def _restarts(cluster: Cluster, settings: ReplaySettings, end: int) -> tuple[Cluster, ReplaySettings]:
+    process_s, pod_s = (2.0**end * s for s in (settings.process_restart_s, settings.pod_restart_s))
+    return cluster, replace(settings, process_restart_s=process_s, pod_restart_s=pod_s)
 
 
 INPUTS = (
-    Input(
-        "watts of busy GPUs",
-        "-15 %",
-        "+15 %",
-        lambda cluster, settings, end: (_with_types(cluster, power_factor=1 + 0.15 * end), settings),
-    ),
-    Input(
-        "watts of idle GPUs",
-        "-30 %",
-        "+30 %",
-        lambda cluster, settings, end: (_with_types(cluster, idle_power_w=1 + 0.3 * end), settings),
-    ),
-    Input(
-        "watts of nodes",
-        "-50 %",
-        "+50 %",
-        lambda cluster, settings, end: (_with_base(cluster, 1 + 0.5 * end), settings),
-    ),
-    Input(
-        "seconds of a restart",
-        "half",
-        "twice",
-        lambda cluster, settings, end: (
-            cluster,
-            replace(
-                settings,
-                process_restart_s=settings.process_restart_s * 2.0**end,
-                pod_restart_s=settings.pod_restart_s * 2.0**end,
-            ),
-        ),
-    ),
+    Input("watts of busy GPUs", "-15 %", "+15 %", _gpus("power_factor", 0.15)),
+    Input("watts of idle GPUs", "-30 %", "+30 %", _gpus("idle_power_w", 0.3)),
+    Input("watts of nodes", "-50 %", "+50 %", _nodes),
+    Input("seconds of a restart", "half", "twice", _restarts),
 )
 """Inputs that replays rest on. Watts of busy GPUs by as much as the share of the board's limit that a model
 draws differs between boards (`power_uncertainty` of the catalogue); the ends of the others are ours, by what
@@ -147,6 +122,7 @@ def savings(
     journal: Journal | None = None,
     executor: Executor | None = None,
     progress: Progress = _untold,
+    finished: Callable[[str, int], None] = lambda policy, seed: None,
     planned: Callable[[int, int], None] = lambda replays, more: None,
 ) -> Savings:
     """Replay a trace under a baseline and under policies within budgets, and say what these save.
@@ -159,10 +135,11 @@ def savings(
         The policy that stands for what the cluster does now, which has no budget.
     policies : sequence of str
     levels : sequence of float
-        Budgets, as `LEVELS`; every period of the settings has its part.
+        Budgets, as `LEVELS`; every period of the settings has its part. They are tried from the largest on
+        until completion is later than the baseline's on every seed.
     seeds : sequence of int, optional
-        Of the models that jobs train where the trace does not tell; default: three, or one where nothing is
-        drawn.
+        Of the models that jobs train where the trace does not tell, and of the errors of these models where
+        the source has `model_errors` and there are several; default: three, or one for a list of work.
     settings : ReplaySettings, optional
         Without a budget, and without nodes that sleep; with a tariff money is told, too.
     pacing : {"even", "price", "none"}
@@ -170,13 +147,15 @@ def savings(
     inputs : sequence of Input, optional
         What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
     by : sequence of {"account", "month"}
-        Split energy, carbon and money by these.
+        Split energy, carbon and money by these, and what policies save.
     journal : Journal, optional
         Where replays are kept, each kind in a folder of its own, so that an interrupted study can go on.
     executor, progress
-        As for `replay_jobs`.
+        As for `replay_jobs`; an executor of several workers is given replays of several policies at once.
+    finished : callable
+        Told of the policy and the seed of each replay that has ended, also of those of an executor.
     planned : callable
-        Told before the first replay how many there will be, and about how many more for the inputs.
+        Told before the first replay how many there will be at most, and about how many more for the inputs.
 
     Raises
     ------
@@ -188,8 +167,8 @@ def savings(
     require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
     require_known("pacing", pacing, PACINGS)
     settings = settings or ReplaySettings()
-    if settings.budget is not None or settings.sleep_after_s is not None:
-        raise ValueError("settings: budgets follow from the levels, and no node may sleep")
+    if (settings.budget, settings.sleep_after_s, settings.gpu_limit_w) != (None, None, None):
+        raise ValueError("settings: budgets follow from the levels, limits are swept, and no node may sleep")
     for policy in (baseline, *policies):
         require_policy(policy)
     require_range(len(policies) > 0, "policies", "one at least", "none")
@@ -200,45 +179,56 @@ def savings(
         given = {"baseline": baseline, "levels": [*ordered], "spent": pacing}
         journal = replace(journal, options={**journal.options, **given})
         journal.open(settings)
-    drawn = SEEDS if source.draws else SEEDS[:1]
-    traces = source.traces(cluster, drawn if seeds is None else seeds)
+    seeds = (SEEDS if source.draws else SEEDS[:1]) if seeds is None else seeds
+    if len(seeds) == 1:  # One draw would be a bias, and there is no interval for it to widen.
+        source = replace(source, model_errors=False)
+    traces = source.traces(cluster, seeds)
     one_trace = next(iter(traces.values()))
     knows, last = settings.knows or known_of(one_trace), policies[-1]
     guesses = base_of(last) not in BLIND and known_under(last, knows) != "exact"
-    if guesses and last + EXACT not in policies:
-        policies = [*policies[:-1], last + EXACT, last]
+    upper = [last + EXACT] if guesses and last + EXACT not in policies else []
+    order = [*policies[:-1], *upper, last]
     if "account" in by and not any(one.account for one in one_trace.records):
         raise ValueError("by: the trace names no account")
     clock_s = clock_of(one_trace, settings.start) if "month" in by else 0.0
-    study = _Study(baseline, ordered, settings, pacing, executor, progress, journal)
+    fixed = (by, clock_s, executor, progress, finished, journal)
+    study = Study(traces, baseline, ordered, settings, pacing, *fixed)
     tested = INPUTS if inputs is None else inputs
-    further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
-    unlimited = len(settings.without_signal) * (1 + len(policies))
-    planned(len(traces) * (1 + len(policies) * len(ordered) + unlimited), further)
-    base = study.baseline_of(traces)
-    events = [*study.events(traces, baseline, [known.outcome for known in base.values()])]
-    found = list[PolicySavings]()
-    for policy in policies:
-        held = [run for _, run in study._runs(traces, policy)]
-        points = [[_point(*pair) for pair in zip(base.values(), held, strict=True)]]
-        points += [study.points(traces, base, policy, level) for level in ordered[1:]]
-        found.append(_saved(policy, points, base))
-        events += study.events(traces, policy, held)
-    # The smallest budget within which completion is no later on average; else the largest.
-    near = max([0, *(k for k, (point, *_) in enumerate(found[-1].points) if point.completion <= 1.0)])
+    as_set = source.as_set(cluster, traces)
+    limits_w = distinct_limits(as_set.values(), LIMITS_W)
+    unlimited = len(settings.without_signal) * (1 + len(order))
+    replays = 1 + len(order) * len(ordered) + unlimited + len(limits_w)
+    planned(len(traces) * replays, PER_INPUT * 2 * len(tested))
+    base = study.base
+    tried = dict(zip(policies, _at_once(executor, study.frontier, policies), strict=True))
+    # The smallest budget within which completion is no later on the first seed; else without one.
+    kept = [k for k, level in enumerate(tried[last][1]) if level and level[0].completion <= 1.0]
+    near = max(kept, default=0)
+    for policy in upper:
+        tried[policy] = study.frontier(policy, max(1, near))
+    found = [saved_of(policy, tried[policy][1], base) for policy in order]
+    events = [*study.events(baseline, [known.outcome for known in base.values()])]
+    for policy in order:
+        events += study.events(policy, tried[policy][0])
+    limits = _at_once(executor, lambda limit_w: study.limit(as_set, limit_w, found[-1]), limits_w)
+    ends = [(number, end) for number in range(len(tested)) for end in (-1, 1)]
 
-    def part(changed: Cluster, changed_settings: ReplaySettings, folder: str = "input") -> float | None:
-        """Return the part of the energy that the last policy saves on the first seed."""
-        kept = journal and journal.within(folder)
-        other = replace(study, settings=changed_settings, journal=kept)
+    def part(at: tuple[int, int]) -> float | None:
+        """Return the part of the energy that the last policy saves on the first seed, an input at an end."""
+        number, end = at
+        site, changed = tested[number].vary(cluster, settings, end)
+        kept = journal and journal.within(f"input{number}{end:+}")
+        varied = source.traces(site, [*traces][:1])
         try:
-            return other.part(source.traces(changed, [*traces][:1]), policies[-1], near)
+            return replace(study, traces=varied, settings=changed, journal=kept).part(last, near)
         except CapError:  # With other watts the cluster may exceed its cap when idle.
             return None
 
+    parts = _at_once(executor, part, ends)
+    now = best_within([point for point, *_ in filter(None, found[-1].points)], "completion", 1.0)
     one = next(iter(base.values()))
     energy_j = Interval.of([known.energy_j for known in base.values()])
-    record = record_of([known.outcome.trace for known in base.values()], one.idle_w)
+    record = record_of([known.outcome for known in base.values()], one.idle_w)
     return Savings(
         baseline=baseline,
         jobs=len(one.outcome.trace),
@@ -249,206 +239,35 @@ def savings(
         completion_s=Interval.of([float(known.outcome.jct_s.mean()) for known in base.values()]),
         period_s=settings.period_s,
         levels=[None, *ordered[1:]],
-        power_w=[None, *(study.power_w(base, level) for level in ordered[1:])],
+        power_w=[None, *(study.power_w(level) for level in ordered[1:])],
         policies=found,
         currency="" if (tariff := one.outcome.meter.tariff) is None else tariff.currency,
-        as_it_is=part(cluster, settings) if tested else None,
+        as_it_is=None if now is None or not tested else 1.0 - now.energy,
         inputs=[
-            Sensitivity(
-                one.name,
-                one.low,
-                one.high,
-                *(part(*one.vary(cluster, settings, end), f"input{number}{end:+}") for end in (-1, 1)),
-            )
-            for number, one in enumerate(tested)
+            Sensitivity(of.name, of.low, of.high, *both)
+            for of, *both in zip(tested, parts[::2], parts[1::2], strict=True)
         ],
         assumptions=[*source.comments, *_assumptions(source, settings, pacing, knows)],
         record=record,
         doubts=[*doubts(baseline, energy_j.mean, record), *one.outcome.meter.stale(one.outcome.begin_s)],
         groups=groups_of([known.outcome for known in base.values()], by, clock_s),
+        limits=limits,
         events=events,
     )
 
 
-@dataclass(frozen=True)
-class _Base:
-    """A replay of the baseline on one seed."""
-
-    outcome: Outcome
-
-    @cached_property
-    def idle_w(self) -> float:
-        """Draw of the cluster without jobs."""
-        return Nodes(self.outcome.trace.cluster, self.outcome.trace.pools, None, 0.0).idle_cluster_w
-
-    @property
-    def seconds(self) -> float:
-        return self.outcome.end_s - self.outcome.begin_s
-
-    @property
-    def energy_j(self) -> float:
-        return self.outcome.meter.energy_j
-
-    def saved_j(self, outcome: Outcome) -> float:
-        """Joules that another replay of the trace saves, both counted to the same end, whichever that is."""
-        later_s = outcome.end_s - self.outcome.end_s
-        return float(self.energy_j - outcome.meter.energy_j + self.idle_w * later_s)
-
-
-@dataclass(frozen=True)
-class _Study:
-    """Study that replays policies against the baseline; the first of the levels is infinite: no budget."""
-
-    baseline: str
-    levels: Sequence[float]
-    settings: ReplaySettings
-    pacing: Pacing
-    executor: Executor | None
-    progress: Progress
-    journal: Journal | None = None
-
-    def baseline_of(self, traces: Mapping[int, Trace]) -> dict[int, _Base]:
-        """Replays of the baseline by seed."""
-        return {seed: _Base(outcome) for seed, outcome in self._runs(traces, self.baseline)}
-
-    def power_w(self, base: Mapping[int, _Base], level: float) -> float:
-        """Watts of a level: the same budget for all seeds."""
-        above = [known.energy_j / known.seconds - known.idle_w for known in base.values()]
-        idle_w = float(np.mean([known.idle_w for known in base.values()]))
-        return idle_w + level * float(np.mean(above))
-
-    def part(self, traces: Mapping[int, Trace], policy: str, near: int) -> float | None:
-        """Part of the energy that a policy saves on one seed; None where no budget keeps the mean.
-
-        Budgets are tried from one on until two enclose the baseline's mean completion time.
-        """
-        base = self.baseline_of(traces)
-        found: dict[int, Point] = {}
-        while 0 <= near < len(self.levels) and near not in found:
-            (found[near],) = self.points(traces, base, policy, self.levels[near])
-            near += 1 if found[near].completion <= 1.0 else -1
-        best = best_within([*found.values()], "completion", 1.0)
-        return None if best is None else 1.0 - best.energy
-
-    def points(
-        self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
-    ) -> list[Point]:
-        """Points of a policy within a budget, by seed."""
-        joules = self.power_w(base, level) * self.settings.period_s if math.isfinite(level) else None
-        return [_point(base[seed], run) for seed, run in self._runs(traces, policy, joules, level)]
-
-    def events(
-        self, traces: Mapping[int, Trace], policy: str, held: Sequence[Outcome]
-    ) -> Iterator[EventCost]:
-        """Replay a policy without the signal, if there is one, or without its wishes; yield costs."""
-        if self.settings.signal is None:
-            return
-        others = list[list[Outcome]]()
-        with warnings.catch_warnings(category=NoticeWarning, action="ignore"):  # told of the replays under it
-            for folder, settings in self.settings.without_signal.items():
-                one = replace(self, settings=settings, journal=self.journal and self.journal.within(folder))
-                others.append([run for _, run in one._runs(traces, policy)])
-        rows = [
-            _event_row(runs[0], runs[-1], under, self.settings.events(under.trace))
-            for *runs, under in zip(*others, held, strict=True)
-        ]
-        yield EventCost(policy, *np.mean(rows, axis=0).tolist())
-
-    def _runs(
-        self, traces: Mapping[int, Trace], policy: str, joules: float | None = None, level: float = math.inf
-    ) -> Iterator[tuple[int, Outcome]]:
-        settings = self.settings
-        if joules is not None:
-            settings = replace(settings, budget=("energy_j", joules), pacing=self.pacing)
-        return replay_jobs(
-            traces,
-            [policy],
-            settings=settings,
-            journal=self.journal and self.journal.within(f"{policy}/{level:g}"),
-            executor=self.executor,
-            progress=self.progress,
-        )
-
-
-def _point(base: _Base, outcome: Outcome) -> Point:
-    then_s, now_s = outcome.jct_s, base.outcome.jct_s
-    trace = outcome.trace
-    gpu_s = trace.requested_gpus * trace.work / trace.requested_rate
-    heavy = np.argsort(gpu_s, kind="stable")[-max(1, round(HEAVY * len(trace))) :]
-    return Point(
-        energy=1.0 - base.saved_j(outcome) / base.energy_j,
-        completion=float(then_s.mean() / now_s.mean()),
-        p99=float(np.percentile(then_s, 99) / np.percentile(now_s, 99)),
-        heavy=float(then_s[heavy].mean() / now_s[heavy].mean()),
-        late=float(np.mean(then_s > LATE * now_s)),
-        users=_by_user(trace.users, then_s, now_s),
-    )
-
-
-def _event_row(free: Outcome, firm: Outcome, held: Outcome, events: FloatArray) -> list[float]:
-    """Figures of `EventCost` of a replay under a signal against one without, and one of its firm limits."""
-
-    def saved_j(other: Outcome) -> FloatArray:
-        """Joules less than in another replay in each event."""
-        at_s = events[:, :2].clip(held.begin_s, max(other.end_s, held.end_s)).ravel()
-        before_j, now_j = (np.diff(one.meter.power.steps.integral(at_s))[::2] for one in (other, held))
-        return before_j - now_j
-
-    restarts = held.jobs.restarts.sum() - free.jobs.restarts.sum()
-    return [
-        float(saved_j(free).sum()),
-        float(events[:, 2] @ saved_j(firm)) / J_PER_KWH,
-        float(held.jct_s.mean() / free.jct_s.mean()),
-        float(np.percentile(held.jct_s, 99) / np.percentile(free.jct_s, 99)),
-        float(restarts),
-        max((seconds for _, seconds in held.cap_used()), default=0.0),
-    ]
-
-
-def _by_user(users: Sequence[str], then_s: FloatArray, now_s: FloatArray) -> dict[str, float]:
-    """Mean completion of each user of `SEVERAL` jobs, over what it was."""
-    names, user = np.unique(np.array(users, dtype=object), return_inverse=True)
-    known = np.flatnonzero((np.bincount(user, minlength=len(names)) >= SEVERAL) & (names != ""))
-    if not len(known):
-        return {}
-    then, now = (np.bincount(user, values)[known].tolist() for values in (then_s, now_s))
-    return {name: after / before for name, after, before in zip(names[known], then, now, strict=True)}
-
-
-def _saved(
-    policy: str,
-    points: list[list[Point]],
-    base: Mapping[int, _Base],
-) -> PolicySavings:
-    by_seed = [*zip(*points, strict=True)]
-    met = [point for seed in by_seed if (point := best_within(seed, "completion", 1.0)) is not None]
-    parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
-    soonest = [best_within(seed, "energy", 1.0) for seed in by_seed]
-    sooner = [1.0 - point.completion for point in soonest if point is not None]
-    meters = [one.outcome.meter for one in base.values()]
-    energy_j, carbon_g, money = (
-        np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g", "money")
-    )
-
-    def saved(amount: FloatArray | float) -> Interval | None:
-        """Return the saved part of what the baseline takes."""
-        return Interval.of((parts * amount).tolist()) if reached else None
-
-    return PolicySavings(
-        policy=policy,
-        energy=saved(1.0),
-        bound_only=reached and all(min(s, key=lambda p: p.energy).completion <= 1.0 for s in by_seed),
-        completion=Interval.of(sooner) if len(sooner) == len(by_seed) else None,
-        energy_j=saved(energy_j),
-        carbon_g=saved(carbon_g) if carbon_g.any() else None,
-        money=None if meters[0].tariff is None else saved(money),
-        points=points,
-        losers=Point.mean(met) if reached else None,
-    )
+def _at_once(executor: Executor | None, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Call a function on all items, on as many at once as an executor has workers."""
+    if executor is None:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(executor.workers()) as pool:
+        return [*pool.map(function, items)]
 
 
 def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing, knows: Knows) -> list[str]:
-    changes = f"{'GPU count, ' if source.elasticity > 1 else ''}batch size and clock"
+    changes = f"jobs may change {'GPU count, ' if source.elasticity > 1 else ''}batch size and clock"
+    if source.as_deployed:
+        changes = "jobs change only what the list says, as deployed; limits of GPUs hold for all alike"
     spent = {
         "even": "in proportion to the time left",
         "price": "ahead of time where that is worth it, by policies that learn a price, by others evenly",
@@ -456,11 +275,13 @@ def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing, kn
     }
     beside = ", as no scheduler does" if knows == "exact" else "; those with +exact with exact ones"
     models = "the models that jobs train are drawn by seed where the trace does not name them"
+    errors = "are drawn by seed: intervals cover them" if source.model_errors else "are in no interval"
     return [
         "rates and watts are those of the performance models, not of this cluster",
         f"policies decide with {DURATIONS[knows]}{beside}",
-        *([models] if source.draws else []),
-        f"jobs may change {changes} from round to round, and lose the time of a restart",
+        *[models] * source.draws,
+        f"errors of the models' watts, synchronisation, slowdowns and batches {errors}",
+        f"{changes}; a change takes the time of a restart",
         f"every {settings.period_s / S_PER_H:g} h have their own budget; what they leave is not for later",
         f"a budget is spent {spent[pacing]}",
         "what a run takes after the other's last completion counts beyond the draw of the idle cluster",

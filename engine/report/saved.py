@@ -25,10 +25,14 @@ class Recorded:
 
     Attributes
     ----------
-    energy_j : float
+    energy_j : Interval
         Of the whole cluster, from the first arrival to the last end.
-    completion_s : float, optional
-        Mean from arrival to end; None where the trace does not tell how long jobs waited.
+    waits : float
+        Part of the jobs of which the trace tells how long they waited.
+    completion_s, p99_s : float, optional
+        Mean, and 99th percentile, from arrival to end of these jobs; None where there are none.
+    baseline_s, baseline_p99_s : float, optional
+        The same of the same jobs under the baseline.
     utilisation : float
         Part of the cluster's GPU time that jobs had.
     measured : float
@@ -37,11 +41,20 @@ class Recorded:
         Jobs of which the watts are less than their GPUs draw when idle, or more than these can draw.
     """
 
-    energy_j: float
+    energy_j: Interval
+    waits: float
     completion_s: float | None
+    p99_s: float | None
+    baseline_s: float | None
+    baseline_p99_s: float | None
     utilisation: float
     measured: float
     strange: int = 0
+
+
+def group_name(month: str, account: str) -> str:
+    """Name of a group in the splits of a `Point`: ``2026-11, vision``."""
+    return ", ".join(filter(None, [month, account]))
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,8 @@ class Point:
         Part of the jobs that complete more than a tenth later than under the baseline.
     users : dict of str to float
         Mean completion of each user of several jobs, over the baseline's; empty where nobody is named.
+    group_energy, group_completion : dict of str to float
+        Energy and mean completion of each group of a split (`group_name`), over the baseline's.
     """
 
     energy: float
@@ -87,15 +102,24 @@ class Point:
     heavy: float
     late: float
     users: dict[str, float] = field(default_factory=dict)
+    group_energy: dict[str, float] = field(default_factory=dict)
+    group_completion: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def saved(self) -> float:
+        """Part of the baseline's energy."""
+        return 1.0 - self.energy
 
     @classmethod
     def mean(cls, points: Sequence[Point], weights: Sequence[float] | None = None) -> Point:
-        """Mean of points, figure by figure, user by user."""
-        names = [one.name for one in fields(cls) if one.name != "users"]
-        rows = [[*(getattr(point, name) for name in names), *point.users.values()] for point in points]
-        means = np.average(rows, 0, weights).tolist()
-        users = dict(zip(points[0].users, means[len(names) :], strict=True))
-        return cls(**dict(zip(names, means, strict=False)), users=users)
+        """Mean of points, figure by figure, user by user, group by group."""
+
+        def mean(values: Sequence[Any]) -> Any:
+            if isinstance(values[0], dict):
+                return {name: mean([value[name] for value in values]) for name in values[0]}
+            return float(np.average(values, weights=weights))
+
+        return cls(**{one.name: mean([getattr(point, one.name) for point in points]) for one in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -131,9 +155,11 @@ class PolicySavings:
     energy_j, carbon_g, money : Interval, optional
         Saved energy and what follows from it, of the whole trace.
     points : list of list of Point
-        By budget, then by seed.
+        By budget, then by seed; empty lists for budgets that were not tried.
     losers : Point, optional
         Means over seeds of the points at which `energy` is saved.
+    met : list of Point
+        These points by seed; empty where there are none.
     """
 
     policy: str
@@ -145,6 +171,26 @@ class PolicySavings:
     money: Interval | None
     points: list[list[Point]]
     losers: Point | None
+    met: list[Point] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class GpuLimit:
+    """The baseline on GPUs with a fixed power limit.
+
+    Attributes
+    ----------
+    limit_w : float
+        Of every GPU.
+    points : list of Point
+        By seed.
+    instead : Interval, optional
+        Part of the energy that the last policy would save if jobs completed as late as under the limit.
+    """
+
+    limit_w: float
+    points: list[Point]
+    instead: Interval | None
 
 
 @dataclass(frozen=True)
@@ -216,6 +262,8 @@ class Savings:
     doubts : list of str
         Totals that can hardly be right.
     groups : list of Group
+    limits : list of GpuLimit
+        The highest first.
     events : list of EventCost
         Of the baseline and of every policy, where there is a signal.
     """
@@ -238,6 +286,7 @@ class Savings:
     record: Recorded | None = None
     doubts: list[str] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    limits: list[GpuLimit] = field(default_factory=list)
     events: list[EventCost] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:

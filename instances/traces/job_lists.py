@@ -26,7 +26,7 @@ from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.clocks import LOCAL, SECONDS, clock_s, is_since_1970, moment_s
-from wattsched.reading.inputs import echo, listed, printable
+from wattsched.reading.inputs import echo, listed, number_in, printable
 from wattsched.reading.tables import Cells, Row, bounded, comments_of, count_in, rows_of, text_in
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.buddy import block_size
@@ -149,7 +149,10 @@ LONGEST_S = 100 * 366 * 86_400.0
 """Upper limit on a job's duration: 100 years; rates times much more exceed the range of a round."""
 
 COLUMNS = ("job", "arrival", "duration", "gpus")
-OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model", "time_limit", "job_name")
+OPTIONAL = (
+    *("gpu_type", "watts", "wait", "user", "account", "model", "time_limit", "job_name"),
+    *("min_gpus", "max_gpus"),
+)
 
 
 def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
@@ -228,7 +231,12 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
         model=read.optional("model", partial(_model, known)),
         time_limit_s=read.optional("time_limit", _duration_s) or None,
         job_name=read.optional("job_name", shortened) or "",
+        min_gpus=read.optional("min_gpus", partial(count_in, least=1, most=MOST_GPUS)),
+        max_gpus=read.optional("max_gpus", partial(count_in, least=1, most=MOST_GPUS)),
     )
+    if not (job.min_gpus or 0) <= job.gpus <= (job.max_gpus or MOST_GPUS):
+        bounds = f"min_gpus {job.min_gpus or job.gpus} to max_gpus {job.max_gpus or job.gpus}"
+        read.fault("gpus", f"{job.gpus} is not within {bounds}")
     return job, form
 
 
@@ -240,12 +248,20 @@ def _arrival(cell: str) -> tuple[float, str]:
 
 def _duration_s(cell: str) -> float:
     """Seconds of a number of them, or of ``[D-]HH:MM:SS``."""
-    found = clock_s(cell) if ":" in cell else bounded(cell)
-    if found is None:
-        raise ValueError(f"{echo(cell)} is neither a number of seconds nor HH:MM:SS nor D-HH:MM:SS")
+    found = bounded(cell, read=_clock_or_number_s)
     if found > LONGEST_S:
         raise ValueError(f"{echo(cell)} is longer than a century")
     return found
+
+
+def _clock_or_number_s(text: str) -> float:
+    if (found := clock_s(text)) is not None:
+        return found
+    try:
+        return number_in(text)
+    except ValueError:
+        expected = "a number of seconds nor HH:MM:SS nor D-HH:MM:SS"
+        raise ValueError(f"{echo(text)} is neither {expected}") from None
 
 
 def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob], *, local: bool) -> None:
@@ -297,6 +313,8 @@ def csv_of(jobs: Iterable[TraceJob], comments: Iterable[str] = ()) -> str:
         "model": [job.model or "" for job in jobs],
         "time_limit": ["" if job.time_limit_s is None else f"{job.time_limit_s:.12g}" for job in jobs],
         "job_name": [_name_cell(job.job_name) for job in jobs],
+        "min_gpus": [str(job.min_gpus or "") for job in jobs],
+        "max_gpus": [str(job.max_gpus or "") for job in jobs],
     }
     kept = {name: cells for name, cells in columns.items() if name in COLUMNS or any(cells)}
     out = io.StringIO()

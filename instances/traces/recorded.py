@@ -30,6 +30,8 @@ class TraceJob:
         Longest run time that its user stated; None where the job had no limit, or the trace does not tell.
     job_name : str
         Name that its user gave it, which others may have as well; empty where the trace does not tell.
+    min_gpus, max_gpus : int, optional
+        Bounds on the GPUs that it may use, where the trace says that it is elastic.
     """
 
     name: str
@@ -45,6 +47,8 @@ class TraceJob:
     time_limit_s: float | None = None
     waited_s: float | None = None
     job_name: str = ""
+    min_gpus: int | None = None
+    max_gpus: int | None = None
 
 
 def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:

@@ -18,12 +18,13 @@ Columns, in any order:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from wattsched.instances.errors import InputError, lines_of
+from wattsched.instances.errors import InputError, NoticeWarning, lines_of
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
@@ -53,6 +54,10 @@ def read_listing(
     jobs: dict[str, Job] = {}
     arrivals, requests = [], []
     for row in rows_of(path, COLUMNS, OPTIONAL):
+        if not jobs and (unread := [name for name in row.cells if name not in (*COLUMNS, *OPTIONAL)]):
+            limits = "; policies know the work of each job exactly" * ("time_limit" in unread)
+            told = f"{path}: not read: the columns {listed(unread)}{limits}"
+            warnings.warn(told, NoticeWarning, stacklevel=2)
         job = _job(row, tables, profiles)
         if job.name in jobs:
             raise row.fault("job", f"the job '{job.name}' occurs twice")

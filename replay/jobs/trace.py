@@ -142,12 +142,17 @@ class Trace:
         return alike([rows.kind, rows.pool, rows.gpus])[1]
 
     @cached_property
+    def usual_batch(self) -> FloatArray:
+        """Batch size of the standard row of each choice; nan where its rows have none."""
+        usual = np.empty(self.choice.max(initial=-1) + 1)
+        usual[self.choice[self.standard]] = self.configurations.batch_size[self.standard]
+        return usual
+
+    @cached_property
     def comparable(self) -> BoolArray:
         """Rows whose rates count the same progress as those of the standard ones."""
         batch = self.configurations.batch_size
-        usual = np.empty(self.choice.max(initial=-1) + 1)
-        usual[self.choice[self.standard]] = batch[self.standard]
-        same = (batch == usual[self.choice]) | np.isnan(batch)
+        same = (batch == self.usual_batch[self.choice]) | np.isnan(batch)
         return np.asarray(same | self.batches_compare[self.configurations.kind])
 
     def same_gpus(self, held: IntArray, rows: IntArray) -> BoolArray:
@@ -166,8 +171,14 @@ def trace_of(
     requested_gpus: Sequence[int],
     tables: Mapping[str, OptionTable] | None = None,
     profiles: Profiles = CATALOGUE,
+    plain: Sequence[bool] = (),
 ) -> Trace:
     """Make a trace of jobs of instances; of each, model or table, bounds and work are used.
+
+    Parameters
+    ----------
+    plain : sequence of bool
+        Jobs that keep the customary batch and the highest setting; by default none does.
 
     Raises
     ------
@@ -202,9 +213,13 @@ def trace_of(
     firsts = [jobs[j] for j in np.unique(rows.of_job, return_index=True)[1]]
     known = [_profiles(job, cluster, profiles) for job in firsts]
     batches = [_batches(job, found) for job, found in zip(firsts, known, strict=True)]
-    standard = _standard(rows, np.array([customary for customary, _ in batches], dtype=float))
+    standard = standard_rows(rows, np.array([customary for customary, _ in batches], dtype=float)[rows.kind])
+    if any(plain):
+        of_plain = rows.of_job[np.array(plain)[order]]
+        keep = standard | ~np.isin(rows.kind, of_plain)
+        rows, standard = rows.only(keep), standard[keep]
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
-    request = _requests(rows, standard, requested, len(pools))
+    request = requests(rows, standard, requested, len(pools))
     for stuck in np.flatnonzero((request < 0).all(axis=1))[:1]:
         told, _ = why_no_option(instance, pools, jobs[stuck])
         told = told or f"runs in no pool on {count(int(requested[stuck]), 'GPU')} or fewer"
@@ -239,6 +254,7 @@ def trace_of_durations(
     elasticity: int = ELASTICITY,
     profiles: Profiles = CATALOGUE,
     history: Sequence[TraceJob] = (),
+    as_deployed: bool = False,
 ) -> Trace:
     """Make a trace of jobs of which only duration and GPU count are known.
 
@@ -251,11 +267,14 @@ def trace_of_durations(
     ----------
     elasticity : int
         It may use from this part of the GPUs asked for to this multiple of them, at most 64; with 1 also no
-        other GPU type than the trace names.
+        other GPU type than the trace names. Bounds that the trace gives take its place.
     profiles : Profiles
         Models that jobs may train: the catalogue's, or those in their place.
     history : sequence of TraceJob
         Jobs that arrived before them, from which policies may learn.
+    as_deployed : bool
+        Jobs use other GPU counts only where the trace gives bounds, and other settings only where it gives
+        these or names their model. All others are plain requests: one configuration on each GPU type.
 
     Raises
     ------
@@ -265,31 +284,41 @@ def trace_of_durations(
     recorded = sorted(using_gpus(recorded), key=lambda j: (j.submitted_s, j.name))
     roster = Roster(cluster, pools_of(cluster), profiles=profiles)
     starts, jobs = starts_of(roster, recorded, seed), []
-    for job, start in zip(recorded, starts, strict=True):
+    plain = [as_deployed and is_plain(job) for job in recorded]
+    most = 1 if as_deployed else elasticity
+    for job, start, one in zip(recorded, starts, plain, strict=True):
         try:
-            jobs.append(_job_of(job, start, roster.of_type(job.gpu_type), elasticity))
+            jobs.append(_job_of(job, start, roster.of_type(job.gpu_type), most, plain=one))
         except ValidationError:
             told = f"a duration of {job.duration_s:g} s is beyond what can be replayed"
             raise ValueError(f"job '{job.name}': {told}") from None
     arrivals, requested = [job.submitted_s for job in recorded], [start.gpus for start in starts]
-    trace = trace_of(cluster, jobs, arrivals, requested, profiles=profiles)
+    trace = trace_of(cluster, jobs, arrivals, requested, profiles=profiles, plain=plain)
     users = tuple(job.user for job in recorded)
     before = tuple(job for job in history if job.gpus > 0 and job.duration_s > 0)
     return replace(trace, users=users if any(users) else (), records=tuple(recorded), history=before)
 
 
-def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
+def is_plain(job: TraceJob) -> bool:
+    """True for a job of which a trace says nothing that Slurm or Kubernetes could change."""
+    return job.model is None and job.min_gpus is None and job.max_gpus is None
+
+
+def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int, *, plain: bool) -> Job:
     """Job that does what a recorded one did, if it begins as that did."""
     powers_only = start.gpus & (start.gpus - 1) == 0
+    least, most = max(1, start.gpus // elasticity), min(elasticity * start.gpus, MOST_GPUS)
+    if job.min_gpus or job.max_gpus:
+        least, most = min(job.min_gpus or start.gpus, start.gpus), max(job.max_gpus or start.gpus, start.gpus)
     return Job(
         name=job.name,
         model=start.model,
         remaining_work=job.duration_s * start.rate,
-        min_gpus=max(1, start.gpus // elasticity),
-        max_gpus=min(elasticity * start.gpus, MOST_GPUS),
+        min_gpus=least,
+        max_gpus=most,
         pools=[there.reference] if elasticity == 1 and job.gpu_type is not None else None,
         gpu_counts=None if powers_only else there.counts_with(start),
-        batch_sizes=there.batches_with(start),
+        batch_sizes=[start.batch_size] if plain else there.batches_with(start),
     )
 
 
@@ -316,12 +345,12 @@ def _batches(job: Job, profiles: Sequence[Profile]) -> tuple[float, bool]:
     return profiles[0].default_batch if profiles else np.nan, compare
 
 
-def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
+def standard_rows(rows: Configurations, batches: FloatArray) -> BoolArray:
     """Return the mask of the row of each kind, pool and GPU count with customary batch and highest clock.
 
-    Where no row has the customary batch, the nearest one counts.
+    The customary batches are given row by row. Where no row has that batch, the nearest one counts.
     """
-    off = np.nan_to_num(np.abs(rows.batch_size - batches[rows.kind]))
+    off = np.nan_to_num(np.abs(rows.batch_size - batches))
     clock = np.nan_to_num(rows.frequency_mhz) + np.nan_to_num(rows.power_limit_w)
     order = np.lexsort((-rows.rate, -clock, off, rows.gpus, rows.pool, rows.kind))
     ordered = np.array([rows.kind, rows.pool, rows.gpus])[:, order]
@@ -330,7 +359,7 @@ def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
     return standard
 
 
-def _requests(rows: Configurations, standard: BoolArray, requested: IntArray, n_pools: int) -> IntArray:
+def requests(rows: Configurations, standard: BoolArray, requested: IntArray, n_pools: int) -> IntArray:
     """Find the standard row of each job and pool with the most GPUs up to those asked for."""
     known, pool = np.flatnonzero(standard), np.arange(n_pools)
     most = 1 + max(requested.max(initial=0), rows.gpus.max(initial=0))

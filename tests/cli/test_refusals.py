@@ -219,6 +219,8 @@ replay --seeds 1-2 | --seeds: a csv list with work tells what every job runs
 replay --from 1 | --from and --to do not go with a csv list that tells work
 replay --format itp --from 3 --to 3 | --to: must be above --from 3, got 3
 replay --elasticity 1 | --elasticity does not go with a csv list that tells work; give min_gpus
+replay --as-deployed | --as-deployed does not go with a csv list that tells work, whose models, tables
+replay --format itp --as-deployed --elasticity 1 | --elasticity does not go with --as-deployed: a list's
 replay --format itp --elasticity 65 | --elasticity: must be 1 to 64, got 65
 replay --gpu-type H9 | --gpu-type: 'H9' is not known
 replay --unit h | --unit does not go with the format csv

@@ -210,6 +210,13 @@ def test_lists_that_are_refused(replay: Run, trace: str, fault: str) -> None:
     refused(replay(trace=trace), fault)
 
 
+def test_time_limits_of_a_list_that_tells_work_are_said_not_to_be_read(replay: Run) -> None:
+    head, *rows = JOBS.splitlines()
+    trace = "\n".join([f"{head},time_limit", *(f"{row},60" for row in rows)])
+    told = replay("--policy", "fifo", trace=trace, code=0).stderr
+    assert "not read: the columns 'time_limit'; policies know the work of each job exactly" in told
+
+
 def test_tables_that_are_refused(replay: Run) -> None:
     refused(replay(tables={"mine": {"gpus": [1], "pool": ["A100"]}}), "mine.power_w: is missing")
     refused(replay(tables=[1]), "must be an object")

@@ -97,8 +97,8 @@ def test_results_of_other_options_are_refused(run: Run, jobs: Path, tmp_path: Pa
     again = ("replay", jobs, "--policy", "fifo", "-o", out, "--resume")
     run(*again, code=0)
     refused(run(*again, "--round", "30"), "are of --round 60.0, not 30.0; choose another folder")
-    refused(run(*again, "--sleep-after", "9"), "are of --sleep-after none, not 9.0")
-    refused(run(*again, "--budget", "energy_j=9e9"), "are of --budget none, not energy_j=9000000000.0")
+    refused(run(*again, "--sleep-after", "9"), "are of --sleep-after (not given), not 9.0")
+    refused(run(*again, "--budget", "energy_j=9e9"), "are of --budget (not given), not energy_j=9000000000.0")
     jobs.write_text(jobs.read_text() + "last,1e6,1,1,bert,\n")
     refused(run(*again), "are of TRACE jobs.csv (sha256 ")
     for text in ("{", "[]", "5", "[" * 100_000):

@@ -21,8 +21,8 @@ from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, replay_jobs
 from wattsched.replaying.savings import INPUTS, Input, savings
-from wattsched.report.saved import Interval, Point, Savings, best_within
-from wattsched.report.savings import best_of, events, sensitivity
+from wattsched.report.saved import Interval, Point, PolicySavings, Savings, best_within, group_name
+from wattsched.report.savings import best_of, events, sensitivity, tables_of, verdict
 
 PARTS = st.floats(0.05, 3.0)
 
@@ -74,7 +74,8 @@ def test_users_of_several_jobs_are_told_of(tmp_path) -> None:
     found = savings(
         source, cluster, policies=("fifo",), levels=(1.0, 0.5), seeds=(0,), settings=settings, inputs=()
     )
-    (_, (point,), _) = found.policies[0].points
+    _, (point,), untried = found.policies[0].points
+    assert not untried
     (trace,) = source.traces(cluster, [0]).values()
     ((_, base),) = replay_jobs({0: trace}, ["backfill"], settings=settings)
     budget = ("energy_j", found.power_w[1] * 3600.0)
@@ -178,8 +179,9 @@ def test_a_policy_that_keeps_the_mean_only_without_a_budget_saves_what_it_does_t
     (one,) = savings(
         source, cluster, policies=("sizing",), levels=(0.05, 0.02), seeds=(0,), settings=SETTINGS, inputs=()
     ).policies
-    (free,), *within = one.points
-    assert all(point.completion > 1.0 for (point,) in within)
+    (free,), (within,), untried = one.points
+    assert within.completion > 1.0
+    assert not untried
     assert free.completion < 1.0
     assert one.energy is not None
     assert one.energy.mean >= 1.0 - free.energy
@@ -210,7 +212,7 @@ def test_an_input_at_its_ends_saves_what_a_study_with_it_does(source, found) -> 
     for end, part in ((-1, known.at_low), (1, known.at_high)):
         (whole,) = study(slow.vary(cluster, SETTINGS, end)[1], []).policies
         assert part == (None if whole.energy is None else pytest.approx(whole.energy.mean))
-        kept.append([level[0].completion <= 1.0 for level in whole.points])
+        kept.append([level[0].completion <= 1.0 for level in filter(None, whole.points)])
     assert kept[0] != kept[1]
     assert [row[0] for row in sensitivity(found)[3]] == ["as it is", INPUTS[0].name]
 
@@ -244,6 +246,13 @@ def test_groups_sum_to_the_whole(dated, by) -> None:
     assert months == ({"2026-10", "2026-11"} if "month" in by else {""})
     accounts = {one.account for one in found.groups}
     assert accounts == ({"a", "b", "idle GPUs and nodes"} if "account" in by else {""})
+    # What a policy saves of all groups is what it saves, at every point.
+    energy_j = {group_name(one.month, one.account): one.energy_j for one in found.groups}
+    for point, *_ in filter(None, found.policies[0].points):
+        total_j = sum(part * energy_j[name] for name, part in point.group_energy.items())
+        assert total_j == pytest.approx(point.energy * found.energy_j.mean)
+        assert point.group_completion.keys() <= energy_j.keys()
+    assert len(found.policies[0].points) == 3
 
 
 def test_the_baseline_is_held_against_the_record(dated, tmp_path) -> None:
@@ -251,13 +260,64 @@ def test_the_baseline_is_held_against_the_record(dated, tmp_path) -> None:
     # The last of them came at 23:45, waited 7 minutes and took 50; the cluster idles at 200 + 8 * 50 W.
     seconds = 6300.0 + 420.0 + 3000.0
     busy_j = sum((1000.0 + j - 4 * 50.0) * 3000.0 for j in range(8))
-    assert found.record.energy_j == pytest.approx(600.0 * seconds + busy_j)
+    assert found.record.energy_j.mean == pytest.approx(600.0 * seconds + busy_j)
     assert found.record.completion_s == pytest.approx(3000.0 + 210.0)
+    assert found.record.p99_s == pytest.approx(np.percentile(3000.0 + 60.0 * np.arange(8), 99))
+    assert (found.record.waits, found.record.baseline_s) == (1.0, pytest.approx(found.completion_s.mean))
     assert found.record.measured == 1.0
     # Eight jobs of 4 GPUs in that time are more than 8 GPUs can do.
     assert found.record.utilisation == pytest.approx(32 * 3000.0 / (8 * seconds))
     (doubt,) = found.doubts
     assert "by the record 123.5 % of the cluster's GPU time were in use" in doubt
+
+
+def test_waits_of_some_jobs_are_held_against_the_same_jobs(dated) -> None:
+    file = Path(dated.file)
+    file.write_text(file.read_text().replace(",0,a,", ",,a,"))  # that of j0
+    found = study(dated)
+    assert found.record.waits == 7 / 8
+    assert found.record.completion_s == pytest.approx(3000.0 + 240.0)
+    ((_, base),) = replay_jobs(dated.traces(homogeneous_cluster(1, 8, "A100")), ["backfill"])
+    assert found.record.baseline_s == pytest.approx(base.jct_s[1:].mean())
+
+
+def test_a_fixed_limit_saves_what_backfilling_with_it_does(dated) -> None:
+    found, cluster = study(dated, seeds=(0,)), homogeneous_cluster(1, 8, "A100")
+    traces = dated.traces(cluster, [0])
+    ((_, base),) = replay_jobs(traces, ["backfill"])
+    assert [one.limit_w for one in found.limits] == sorted(
+        {one.limit_w for one in found.limits}, reverse=True
+    )
+    assert found.limits
+    for one in found.limits:
+        ((_, run),) = replay_jobs(traces, ["backfill"], settings=ReplaySettings(gpu_limit_w=one.limit_w))
+        assert one.points[0].completion == pytest.approx(run.jct_s.mean() / base.jct_s.mean())
+        assert one.points[0].completion >= 1.0
+        (best,) = (
+            best_within([p for (p,) in found.policies[0].points], "completion", one.points[0].completion),
+        )
+        assert one.instead == Interval(1.0 - best.energy)
+
+
+def test_what_is_deployed_of_plain_requests_saves_nothing_but_an_operators_limits_do(dated) -> None:
+    file = Path(dated.file)
+    file.write_text(file.read_text().replace(",bert", ",").replace("model", "note"))
+    free = JobSource(file, elasticity=1)
+    (kept, asked) = (study(one, seeds=(0,)) for one in (replace(free, as_deployed=True, elasticity=4), free))
+    (point,), *_ = kept.policies[0].points
+    assert (point.energy, point.completion) == (1.0, 1.0)
+    assert asked.policies[0].points[0][0].energy < 1.0
+    assert [one.points for one in kept.limits] == [one.points for one in asked.limits]
+    assert any("as deployed" in told for told in kept.assumptions)
+
+
+def test_errors_of_models_widen_what_seeds_leave_alone(dated) -> None:
+    """All jobs train the model that the list names: without errors all seeds are one."""
+    sure, unsure = (study(replace(dated, model_errors=one), seeds=(0, 1, 2)) for one in (False, True))
+    assert sure.energy_j.high == pytest.approx(sure.energy_j.low)
+    assert unsure.energy_j.high > 1.02 * unsure.energy_j.low
+    assert study(replace(dated, model_errors=True)).seeds == [0, 1, 2]
+    assert any("are in no interval" in told for told in sure.assumptions)
 
 
 def test_with_limits_alone_known_a_row_says_what_exact_durations_are_worth(dated) -> None:
@@ -275,7 +335,9 @@ def test_with_limits_alone_known_a_row_says_what_exact_durations_are_worth(dated
         settings=ReplaySettings(period_s=3600.0, carbon=300.0, tariff=0.2, knows="exact"),
     )
     assert [one.policy for one in exact.policies] == ["sizing"]
-    assert exact.policies[0].points == found.policies[1].points
+    pairs = [*zip(exact.policies[0].points, found.policies[1].points, strict=True)]
+    assert all(one == other or not other for one, other in pairs)
+    assert sum(bool(other) for _, other in pairs) > 1
 
 
 def test_watts_that_no_gpus_draw_are_pointed_at(tmp_path) -> None:
@@ -360,7 +422,7 @@ def test_events_cost_what_replays_without_the_signal_do_not(dated, tmp_path, wis
     journal, told, cluster = Journal(tmp_path / "kept"), [], homogeneous_cluster(1, 8, "A100")
     options = {"policies": ("fifo",), "levels": (1.0, 0.5), "seeds": (0,), "inputs": (), "settings": settings}
     found = savings(dated, cluster, **options, journal=journal, planned=lambda *counts: told.append(counts))
-    assert told == [(8 if wishes else 6, 0)]
+    assert told == [(8 + len(found.limits) if wishes else 6 + len(found.limits), 0)]
     assert [one.policy for one in found.events] == ["backfill", "fifo"]
     (trace,) = dated.traces(cluster, [0]).values()
     limits = EVENTS["limits"] if wishes else EVENTS["limits"][:1]
@@ -426,3 +488,27 @@ def test_a_signal_that_limits_nothing_costs_nothing_and_says_so(dated, tmp_path)
     file.write_text("{}")
     with pytest.raises(InputError, match=r"past.json: has no limits"):
         study(dated, seeds=(0,), settings=ReplaySettings(signal=file))
+
+
+def test_where_no_energy_is_saved_the_verdict_says_who_completes_sooner(dated) -> None:
+    found = study(dated, seeds=(0,))
+    kept, sooner = (
+        PolicySavings(name, Interval(0.0), False, Interval(part), None, None, None, [], None)
+        for name, part in (("sizing+exact", 0.5), ("sizing", 0.25))
+    )
+    text, more = verdict(replace(found, policies=[kept, sooner]))
+    assert text.endswith("no policy saves energy at the completion time of backfill")
+    assert more == "with the same energy jobs would complete 25 % sooner under sizing"
+
+
+def test_tables_tell_limits_and_what_policies_save_of_each_group(dated) -> None:
+    found = study(dated, by=("account",), seeds=(0, 1))
+    tables = {title: (columns, rows) for title, _, columns, rows in tables_of(found)}
+    assert [row[0] for row in tables["Fixed power limits"][1]] == [
+        f"{one.limit_w:g} W" for one in found.limits
+    ]
+    columns, rows = tables["Saved by account"]
+    assert columns == ["account", "policy", ">energy saved", ">completion"]
+    assert [row[0] for row in rows] == ["a", "b", "idle GPUs and nodes"]
+    assert all("±" in row[2] for row in rows)
+    assert tables["Recorded"][1][0][3] == "56.9 min"

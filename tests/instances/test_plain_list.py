@@ -44,6 +44,7 @@ JOBS = st.lists(
         user=st.just("") | NAMES,
         account=st.just("") | NAMES,
         time_limit_s=st.none() | st.integers(1, 10**7).map(float),
+        max_gpus=st.none() | st.integers(64, 128),
     ),
     min_size=1,
     max_size=6,
@@ -76,7 +77,7 @@ def test_what_is_written_is_read_again(path: Path, jobs: list[TraceJob]) -> None
         assert again.submitted_s == job.submitted_s - first_s
         assert (again.duration_s, again.gpus, again.model) == (job.duration_s, job.gpus, job.model)
         assert (again.gpu_type, again.power_w) == (job.gpu_type, job.power_w)
-        assert again.time_limit_s == job.time_limit_s
+        assert (again.time_limit_s, again.max_gpus) == (job.time_limit_s, job.max_gpus)
         assert (again.user, again.account) == (job.user, job.account)
 
 
@@ -116,7 +117,9 @@ def test_arrivals_without_a_zone_are_told_to_be_in_utc(path: Path, zone: str, to
 
 def test_lines_are_counted_with_the_comments(path: Path) -> None:
     path.write_text('# one\n#\n# "three\njob,arrival,duration,gpus\na,0,60,1\nb,0,x,1\n')
-    with pytest.raises(InputError, match="line 6, column 'duration': 'x' is not a number"):
+    with pytest.raises(
+        InputError, match="line 6, column 'duration': 'x' is neither a number of seconds nor HH:MM"
+    ):
         read_plain(path)
 
 
@@ -198,6 +201,21 @@ def test_dates_count_from_the_first_and_seconds_from_their_zero(path: Path) -> N
 def test_rows_that_do_not_go_together(path: Path, rows: list[dict[str, str]], fault: str) -> None:
     with pytest.raises(InputError, match=re.escape(fault)):
         read_plain(written(path, rows))
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "fault"),
+    [
+        ("time_limit", "2 days", "'2 days' is neither a number of seconds nor HH:MM:SS nor D-HH:MM:SS"),
+        ("time_limit", "-5", "must be at least 0, got -5"),
+        ("max_gpus", "2", "4 is not within min_gpus 4 to max_gpus 2"),
+        ("min_gpus", "x", "'x' is not a number"),
+    ],
+)
+def test_malformed_optional_cells_are_named(path: Path, column: str, cell: str, fault: str) -> None:
+    path.write_text(f"job,arrival,duration,gpus,{column}\na,0,60,4,{cell}\n")
+    with pytest.raises(InputError, match=re.escape(fault)):
+        read_plain(path)
 
 
 def test_columns_that_are_missing_are_told_together_with_those_that_are_known(path: Path) -> None:

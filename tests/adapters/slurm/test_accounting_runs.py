@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests.adapters.slurm.test_accounting import NODES
 from tests.adapters.slurm.test_documents import RELEASES, accounted_row, wrapped
 from wattsched.adapters.slurm.trace import Said, recorded
+from wattsched.instances.errors import InputError
 from wattsched.report.imports import Entry
 
 
@@ -323,3 +325,15 @@ def test_tasks_of_an_array_that_have_begun_wait_no_more_whatever_the_order(ids: 
     found = recorded(Said([head + "\n".join(part) for part in (lines[:cut], lines[cut:])]))
     assert found.left_out == {"still waiting": 2}
     assert len(found.jobs) == 5
+
+
+@pytest.mark.parametrize(
+    ("limit", "fault"),
+    [
+        ("2 days", "column 'Timelimit': '2 days' is not [D-]HH:MM:SS, as sacct prints it"),
+        ("30", "'30' is not [D-]HH:MM:SS, as sacct prints it; a plain number belongs into TimelimitRaw"),
+    ],
+)
+def test_malformed_time_limits_are_named(limit: str, fault: str) -> None:
+    with pytest.raises(InputError, match=re.escape(fault)):
+        recorded(Said(["\n".join([HEAD, run("1", "COMPLETED", (2, 30), limit)])]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,3 +126,28 @@ def test_half_a_day_of_a_real_cluster(data_dir: Path) -> None:
     assert found["elastic"].jct_mean_s < 0.7 * found["fifo"].jct_mean_s
     assert found["elastic"].gap_max is not None
     assert found["elastic"].gap_max <= 5e-3
+
+
+def test_plain_requests_stay_plain_as_deployed() -> None:
+    """Only a list's bounds make a job elastic, and only they or a model free its settings; work stays."""
+    cluster = homogeneous_cluster(2, 8, "V100")
+    jobs = [
+        TraceJob("plain", 0.0, 3600.0, 4),
+        TraceJob("settings", 1.0, 3600.0, 4, model="bert"),
+        TraceJob("elastic", 2.0, 3600.0, 4, min_gpus=2, max_gpus=8),
+        TraceJob("narrow", 3.0, 3600.0, 4, model="bert", max_gpus=8),
+    ]
+    free, kept = (trace_of_durations(cluster, jobs, seed=3, as_deployed=one) for one in (False, True))
+    np.testing.assert_array_equal(free.work, kept.work)
+    rows, gpus = kept.configurations, {}
+    for j, name in enumerate(kept.names):
+        own = slice(*rows.start[rows.of_job[j] : rows.of_job[j] + 2])
+        gpus[name] = sorted({*rows.gpus[own].tolist()})
+        assert (own.stop - own.start > 1) == (name != "plain")
+    assert gpus == {"plain": [4], "settings": [4], "elastic": [2, 4, 8], "narrow": [4, 8]}
+    (row,) = kept.request[0]
+    assert rows.rate[row] == pytest.approx(kept.work[0] / 3600.0)
+    # Bounds take the place of the elasticity; jobs without any have a quarter to four times their GPUs.
+    own = slice(*free.configurations.start[free.configurations.of_job[3] :][:2])
+    assert {*free.configurations.gpus[own].tolist()} == {4, 8}
+    assert free.configurations.gpus[: free.configurations.start[1]].max() == 16
