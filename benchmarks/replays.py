@@ -19,7 +19,7 @@ from wattsched.instances.traces.carbon import read_carbon
 from wattsched.instances.traces.job_lists import read_itp, read_pai, read_philly
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
-from wattsched.replay.jobs.budget import Budget
+from wattsched.replay.jobs.budget import Budget, Pacing
 from wattsched.replay.jobs.knowledge import Knows
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
@@ -165,10 +165,15 @@ class Case:
         return idle_w * float(self.carbon(trace).per_watt(begin_s, end_s))
 
     def replayed(
-        self, trace: Trace, policy: str, price: float | None = None, knows: Knows = "exact"
+        self,
+        trace: Trace,
+        policy: str,
+        price: float | None = None,
+        knows: Knows = "exact",
+        pacing: Pacing = "even",
     ) -> Outcome:
         """Replay a policy within the budget; or at a price, under a budget that never binds."""
-        budget = self.budget(trace)
+        budget = replace(self.budget(trace), pacing=pacing)
         if price is not None:
             budget = replace(budget, amount=1e30, period_s=12 * DAY_S)
         context = PolicyContext(trace, round_s=ROUND_S, gap=GAP, budget=budget, least_price=price or 0.0)

@@ -106,9 +106,10 @@ policy_option = partial(listed_policies, replay_policies, require_policy)
 
 
 def require_learner(pacing: str, policies: Sequence[str]) -> None:
-    """Refuse a price that no policy would learn."""
-    if pacing == "price" and LEARNER not in map(base_of, policies):
-        raise BadInput(f"--pacing price needs the policy {LEARNER}, which learns it; others spend evenly")
+    """Refuse a price that no policy would learn, and a plan that none would make."""
+    if pacing in ("price", "plan") and LEARNER not in map(base_of, policies):
+        makes = "learns it" if pacing == "price" else "makes it"
+        raise BadInput(f"--pacing {pacing} needs the policy {LEARNER}, which {makes}; others spend evenly")
 
 
 def checkpoint_options(command: FC) -> FC:

@@ -77,7 +77,8 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s", "gpu_limit_w")
     "--pacing",
     type=click.Choice(PACINGS),
     default="even",
-    help="How a budget is spent: evenly, at a price that is learned, or at will.",
+    help="How a budget is spent: evenly, at a price that is learned, by a plan for the jobs to come, or at "
+    "will.",
 )
 @click.option(
     "--by",

@@ -58,9 +58,10 @@ class ReplaySettings:
         Of every period, idle GPUs and nodes included: energy_j (joules), carbon_g (grams) or money.
     period_s : float
         After which the budget is renewed: hour, day, week or seconds.
-    pacing : {"even", "price", "none"}
-        Whether a period's budget is spent in proportion to time, at a price that sizing learns (others
-        spend in proportion then), or is a hard total, which policies may spend at any time.
+    pacing : {"even", "price", "plan", "none"}
+        Whether a period's budget is spent in proportion to time, at a price that sizing learns or by a plan
+        of its for the jobs to come (others spend in proportion then), or is a hard total, which policies may
+        spend at any time.
     tariff : float, str or Path, optional
         Money per kWh, perhaps below 0, or a file of it over time (.csv): what the energy costs is told.
     least_price : float

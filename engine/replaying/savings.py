@@ -271,6 +271,7 @@ def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing, kn
     spent = {
         "even": "in proportion to the time left",
         "price": "ahead of time where that is worth it, by policies that learn a price, by others evenly",
+        "plan": "by a plan for the jobs to come, by policies that make one, by others evenly",
         "none": "whenever policies like",
     }
     beside = ", as no scheduler does" if knows == "exact" else "; those with +exact with exact ones"

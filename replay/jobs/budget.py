@@ -35,7 +35,7 @@ ALIASES: dict[Quantity, tuple[str, ...]] = {
 }
 """Names that users may mean a quantity by."""
 
-Pacing = Literal["even", "price", "none"]
+Pacing = Literal["even", "price", "plan", "none"]
 PACINGS: tuple[Pacing, ...] = get_args(Pacing)
 
 MOST_PERIODS = 1_000_000
@@ -64,9 +64,10 @@ class Budget:
         Periods follow one another from the first arrival on.
     per_kwh : PerKwh
         What a kWh costs over time, in the unit of the quantity.
-    pacing : {"even", "price", "none"}
-        Whether what is left is spent in proportion to the time left, at a price that the policy learns (by
-        one that learns none as with "even"), or whenever policies like: a hard total of the period.
+    pacing : {"even", "price", "plan", "none"}
+        Whether what is left is spent in proportion to the time left, at a price that the policy learns, by a
+        plan of the policy for the jobs to come (by one that has neither as with "even"), or whenever policies
+        like: a hard total of the period.
 
     Raises
     ------
@@ -124,6 +125,8 @@ class Allowance:
         1 where less was spent than evenly.
     standing_w : float
         Draw when all GPUs are idle.
+    spare : float
+        What is left beyond the idle draw.
     per_joule : float
         Planned cost of a joule now, in the unit of the budget.
     exhausted : bool
@@ -136,6 +139,7 @@ class Allowance:
     in_proportion_w: float
     ahead: float
     standing_w: float
+    spare: float
     per_joule: float
     exhausted: bool
 
@@ -213,6 +217,7 @@ class Ledger:
             in_proportion_w=self._standing_w + over_w,
             ahead=max(spare, 0.0) / left_s * self.budget.period_s / self.whole if self.whole else 0.0,
             standing_w=self._standing_w,
+            spare=max(spare, 0.0),
             per_joule=per_joule,
             exhausted=exhausted,
         )

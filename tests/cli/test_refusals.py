@@ -212,7 +212,7 @@ replay --least-price -1 | '--least-price': must be at least 0, got -1
 replay --least-price 1e308 | '--least-price': must be at most 1,000,000,000,000, got 1e308
 replay --policy fifo,elastic --least-price 1e-3 | --least-price needs the policy sizing or clairvoyant
 replay --policy fifo,powerflow --budget energy_j=1e9 --pacing price | --pacing price needs the policy sizing,
-savings jobs.csv --policy powerflow --pacing price | --pacing price needs the policy sizing
+savings jobs.csv --policy powerflow --pacing plan | --pacing plan needs the policy sizing, which makes it
 replay --policy best | there is no policy 'best'; there are
 replay --policy fifo,fifo | the policy 'fifo' is named twice
 replay --seeds 1-2 | --seeds: a csv list with work tells what every job runs

@@ -140,7 +140,7 @@ def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, fo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pacing", ["price", "none"])
+@pytest.mark.parametrize("pacing", ["price", "plan", "none"])
 def test_budgets_are_spent_as_asked_for(source, pacing) -> None:
     cluster = homogeneous_cluster(2, 8, "A100")
     told, replays = [], []
@@ -158,7 +158,7 @@ def test_budgets_are_spent_as_asked_for(source, pacing) -> None:
     )
     ((*_, (point,)),) = (one.points for one in found.policies)
     assert point.completion == pytest.approx(run.jct_s.mean() / base.jct_s.mean())
-    with pytest.raises(ValueError, match="pacing: 'often' is not known, choose one of even, price, none"):
+    with pytest.raises(ValueError, match="pacing: 'often' is not known, choose one of even, price, plan, none"):
         savings(source, cluster, pacing="often")
 
 

@@ -45,10 +45,11 @@ from wattsched.formulations.sizing.objectives import work_values
 from wattsched.formulations.timer import Timer
 from wattsched.replay.jobs.budget import Allowance
 from wattsched.replay.jobs.policies.elastic import useful
+from wattsched.replay.jobs.policies.horizon import Horizon
 from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, efficient, fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.solvers.powerflow import choose
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import FloatArray, IntArray
 
 CYCLE_S = 86_400.0
 """Over which grids and tariffs come round."""
@@ -112,9 +113,22 @@ class Price:
         assert self._budget is not None
         return self.later * float(self._budget.planned.per_watt(time_s, time_s + CYCLE_S)) / CYCLE_S
 
-    def limit_w(self, allowance: Allowance) -> float:
+    def limit_w(self, allowance: Allowance, state: State) -> float:
         """Most that the cluster may draw now."""
         return allowance.in_proportion_w
+
+
+class PlannedPrice(Price):
+    """Price of a budget whose draw is planned with the jobs to come (`replay.jobs.policies.horizon`)."""
+
+    def __init__(self, context: PolicyContext, rows: IntArray) -> None:
+        super().__init__(context)
+        assert context.budget is not None
+        self._horizon = Horizon(context.trace, rows, context.budget)
+
+    def limit_w(self, allowance: Allowance, state: State) -> float:
+        """Most that the cluster may draw now."""
+        return self._horizon.limit_w(state, allowance)
 
 
 class LearnedPrice(Price):
@@ -137,7 +151,7 @@ class LearnedPrice(Price):
         ahead = min(max(allowance.ahead, 1 / MOST_AHEAD), MOST_AHEAD)
         return max(self._least, self.later / math.sqrt(ahead))
 
-    def limit_w(self, allowance: Allowance) -> float:
+    def limit_w(self, allowance: Allowance, state: State) -> float:
         """Most that the cluster may draw now."""
         standing_w = allowance.standing_w
         return standing_w + PEAK * (allowance.in_proportion_w - standing_w)
@@ -167,8 +181,13 @@ class Sizing(_Rounds):
         joules = np.where(trace.comparable, trace.busy_w / trace.configurations.rate, np.inf)
         self._least_j = np.minimum.reduceat(joules, trace.configurations.start[:-1])
         self._solver = RoundSolver("sizing", context.gap)
-        learned = context.budget is not None and context.budget.pacing == "price"
-        self.price = LearnedPrice(context) if learned else Price(context)
+        match context.budget and context.budget.pacing:
+            case "price":
+                self.price: Price = LearnedPrice(context)
+            case "plan":
+                self.price = PlannedPrice(context, self._rows)
+            case _:
+                self.price = Price(context)
 
     def decide(self, state: State) -> Decision:
         """Solve the round at the price of the budget."""
@@ -178,7 +197,7 @@ class Sizing(_Rounds):
             return self._solver.decide(options, options.program(self._cost(options, least, least)))
         now = self.price.now(allowance) * allowance.per_joule
         cost = self._cost(options, now, self.price.of_a_joule_later(state.time_s))
-        program = options.program(cost, most_w=self.price.limit_w(allowance))
+        program = options.program(cost, most_w=self.price.limit_w(allowance, state))
         decision = self._solver.decide(options, program, self._context.next_review_s(state.time_s))
         if np.isinf(allowance.in_proportion_w) or not allowance.per_joule:
             return decision
