@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -159,6 +160,48 @@ class Trace:
         return np.asarray(same & (held != WAIT) & (rows != WAIT))
 
 
+@dataclass(frozen=True)
+class Submissions:
+    """Jobs as users submit them, which may run on any cluster.
+
+    Attributes
+    ----------
+    jobs : sequence of Job
+        Their work is in units that do not depend on the cluster.
+    arrival_s, requested_gpus : sequences
+        In the order of the jobs.
+    tables, profiles
+        What their models and options are.
+    records : sequence of TraceJob
+        The jobs as they were recorded, in the same order; empty where none was.
+    history, clock
+        As in `Trace`.
+    """
+
+    jobs: Sequence[Job]
+    arrival_s: Sequence[float]
+    requested_gpus: Sequence[int]
+    tables: Mapping[str, OptionTable] = field(default_factory=dict)
+    profiles: Profiles = CATALOGUE
+    records: Sequence[TraceJob] = ()
+    history: Sequence[TraceJob] = ()
+    clock: datetime | None = None
+
+    def on(self, cluster: Cluster) -> Trace:
+        """Make a trace of the jobs on a cluster; errors as `trace_of`."""
+        trace = trace_of(cluster, self.jobs, self.arrival_s, self.requested_gpus, self.tables, self.profiles)
+        order = np.argsort(self.arrival_s, kind="stable").tolist()
+        records = tuple(self.records[i] for i in order) if self.records else ()
+        users = tuple(job.user for job in records)
+        return replace(
+            trace,
+            users=users if any(users) else (),
+            records=records,
+            history=tuple(self.history),
+            clock=self.clock,
+        )
+
+
 def trace_of(
     cluster: Cluster,
     jobs: Sequence[Job],
@@ -240,7 +283,21 @@ def trace_of_durations(
     profiles: Profiles = CATALOGUE,
     history: Sequence[TraceJob] = (),
 ) -> Trace:
-    """Make a trace of jobs of which only duration and GPU count are known.
+    """Make a trace of jobs of which only duration and GPU count are known, as `submissions_of_durations`."""
+    given: dict[str, Any] = {"seed": seed, "elasticity": elasticity, "profiles": profiles, "history": history}
+    return submissions_of_durations(cluster, recorded, **given).on(cluster)
+
+
+def submissions_of_durations(
+    cluster: Cluster,
+    recorded: Sequence[TraceJob],
+    *,
+    seed: int = 0,
+    elasticity: int = ELASTICITY,
+    profiles: Profiles = CATALOGUE,
+    history: Sequence[TraceJob] = (),
+) -> Submissions:
+    """Find out what jobs do of which only duration and GPU count are known.
 
     Each trains the model that the trace names, or one of the catalogue that runs on the GPUs asked for,
     chosen by a hash of the seed and its name (`instances.traces.roster.starts_of`). Its work is what that
@@ -249,6 +306,8 @@ def trace_of_durations(
 
     Parameters
     ----------
+    cluster : Cluster
+        On which the durations were recorded.
     elasticity : int
         It may use from this part of the GPUs asked for to this multiple of them, at most 64; with 1 also no
         other GPU type than the trace names.
@@ -271,11 +330,14 @@ def trace_of_durations(
         except ValidationError:
             told = f"a duration of {job.duration_s:g} s is beyond what can be replayed"
             raise ValueError(f"job '{job.name}': {told}") from None
-    arrivals, requested = [job.submitted_s for job in recorded], [start.gpus for start in starts]
-    trace = trace_of(cluster, jobs, arrivals, requested, profiles=profiles)
-    users = tuple(job.user for job in recorded)
-    before = tuple(job for job in history if job.gpus > 0 and job.duration_s > 0)
-    return replace(trace, users=users if any(users) else (), records=tuple(recorded), history=before)
+    return Submissions(
+        jobs,
+        [job.submitted_s for job in recorded],
+        [start.gpus for start in starts],
+        profiles=profiles,
+        records=recorded,
+        history=[job for job in history if job.gpus > 0 and job.duration_s > 0],
+    )
 
 
 def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
