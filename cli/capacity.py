@@ -1,0 +1,174 @@
+"""``wattsched capacity``: which GPUs and which power cap to have for a load that grows."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattsched.cli.completion import completing, replay_policies
+from wattsched.cli.failures import INFEASIBLE, refusing
+from wattsched.cli.files import counting, save_plot, write_json
+from wattsched.cli.importing import ClusterOptions, cluster_options
+from wattsched.cli.outputs import ParamType, folder_option, json_option, plot_option
+from wattsched.cli.parameters import (
+    Described,
+    FileName,
+    Number,
+    file_option,
+    filling,
+    refuse_given,
+    seeds_option,
+)
+from wattsched.cli.replay_options import (
+    MOST_GPUS_PER_NODE,
+    MOST_NODES,
+    TIMES,
+    checkpoint_options,
+    policies_known,
+    site_of,
+    source_options,
+)
+from wattsched.replaying.job_sources import JobSource
+from wattsched.replaying.replay_settings import ReplaySettings
+from wattsched.replaying.replays import Journal
+from wattsched.report.capacity import tables_of, verdict
+from wattsched.report.terminal import console, heading, line, table
+
+if TYPE_CHECKING:
+    from wattsched.replay.jobs.simulation import Replay
+
+MOST_NUMBERS = 1_000
+OTHERS = ("carbon", "zone", "start", "budget", "period_s", "pacing", "tariff", "least_price", "signal")
+OTHERS += ("wishes", "sleep_after_s", "sleep_power_w", "wake_s")
+"""Settings that are none of the command's: the price sheet tells what energy costs, and no node sleeps."""
+
+
+class Several(ParamType):
+    """Whole numbers, and ranges of them with a step, between commas: ``0,2,4`` or ``20000-40000:2500``."""
+
+    name = "numbers"
+
+    def read(self, value: Any) -> Any:
+        """Read the numbers, ascending."""
+        found = set[int]()
+        for part in str(value).split(","):
+            ends = re.fullmatch(r"\s*(\d{1,12})(?:-(\d{1,12})(?::(\d{1,12}))?)?\s*", part)
+            if not ends:
+                raise ValueError(f"'{part}' is neither a whole number nor a range such as 2-8 or 2-8:2")
+            first, last, step = int(ends[1]), int(ends[2] or ends[1]), int(ends[3] or 1)
+            if last < first or not step:
+                raise ValueError(f"'{part}' {'ends before it begins' if step else 'has no step'}")
+            if (last - first) // step >= MOST_NUMBERS:
+                raise ValueError(f"'{part}' has more than {MOST_NUMBERS:,} numbers; a step makes it fewer")
+            found.update(range(first, last + 1, step))
+        return sorted(found)
+
+
+class Nodes(Several):
+    """``POOL=NUMBERS``: numbers of nodes of a pool."""
+
+    def read(self, value: Any) -> tuple[str, list[int]]:
+        """Read the pool and the numbers."""
+        pool, equals, numbers = str(value).rpartition("=")
+        if not equals or not pool:
+            raise ValueError(f"'{value}' is not POOL=NUMBERS, such as A100=2-8")
+        return pool, super().read(numbers)
+
+
+@click.command("capacity", cls=Described, sections=policies_known)
+@click.argument("file", metavar="TRACE", type=FileName())
+@source_options
+@cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
+@file_option("--prices", "What nodes, energy, the cap and the time of jobs cost (.json).")
+@click.option(
+    "--try",
+    "tried",
+    type=Nodes(),
+    metavar="POOL=N-M:STEP",
+    multiple=True,
+    help="Numbers of nodes to consider of a pool, or of a GPU type of the prices; others stay as they are.",
+)
+@click.option("--caps", type=Several(), metavar="N-M:STEP", help="Watts of the power caps to consider.")
+@click.option("--growth", type=Number(0, most=1_000), default=0.0, help="Percent of jobs that come on top.")
+@click.option(
+    "--days",
+    type=Number(above=0),
+    help="Days that the trace stands for (default: from first to last arrival).",
+)
+@click.option(
+    "--policy", default="sizing", metavar="P", shell_complete=completing(replay_policies), help="Who decides."
+)
+@filling("settings", ReplaySettings, OTHERS, **TIMES, gap={"type": Number(0), "default": 1e-2})
+@seeds_option(None, "They draw the new jobs, and models where the trace does not tell (default: 0-2).")
+@folder_option("Keep the replays there, so that an interrupted study can go on.")
+@checkpoint_options
+@plot_option("Draw the costs of the candidates: .png, .svg or .pdf.")
+@json_option("all candidates")
+def command(
+    source: JobSource,
+    cluster: ClusterOptions,
+    prices: str,
+    tried: tuple[tuple[str, list[int]], ...],
+    caps: list[int] | None,
+    growth: float,
+    days: float | None,
+    policy: str,
+    settings: ReplaySettings,
+    seeds: list[int] | None,
+    output: str | None,
+    checkpoint_s: float,
+    resume: bool,
+    plot: str | None,
+    as_json: bool,
+) -> int | None:
+    """Say which GPUs to buy or power down, and which power cap to ask for, for a load that grows.
+
+    Numbers of nodes and caps are candidates. Bounds show which of them cannot be the cheapest, and replays of
+    TRACE find the best of the others. --power-w is the cap of today.
+    """
+    from wattsched.replaying.capacity import capacity
+    from wattsched.replaying.price_sheet import read_prices
+
+    if output is None:
+        refuse_given(("checkpoint_s", "resume"), "needs -o, the folder of the replays")
+    with refusing():
+        site, settings = site_of(cluster, settings)
+        sheet = read_prices(prices)
+        journal = None
+        if output is not None:
+            journal = Journal(output, checkpoint_s, resume, {**vars(source), **vars(cluster)})
+    with counting() as show, refusing():
+
+        def progress(replay: Replay, seed: int, resumed: bool) -> None:
+            show(f"replay under {replay.name}, seed {seed}", replay.complete, len(replay.trace))
+
+        plan = capacity(
+            source,
+            site,
+            sheet,
+            nodes=dict(tried),
+            caps_w=[float(cap_w) for cap_w in caps or ()],
+            growth=growth / 100,
+            policy=policy,
+            seeds=seeds,
+            days=days,
+            settings=settings,
+            journal=journal,
+            progress=progress,
+        )
+    cluster.tell()
+    if plot is not None:
+        from wattsched.plot.capacity import capacity_costs
+
+        save_plot(capacity_costs(plan).get_figure(root=True), plot)
+    if as_json:
+        write_json(plan.as_dict())
+    else:
+        out = console()
+        line(out, verdict(plan))
+        for title, note, columns, rows in tables_of(plan):
+            heading(out, title, note)
+            table(out, columns, rows)
+    return INFEASIBLE if plan.best is None else None
