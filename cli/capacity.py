@@ -11,28 +11,25 @@ from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.failures import INFEASIBLE, refusing
 from wattsched.cli.files import counting, save_plot, write_json
 from wattsched.cli.importing import ClusterOptions, cluster_options
-from wattsched.cli.outputs import ParamType, folder_option, json_option, plot_option
+from wattsched.cli.outputs import ParamType, json_option, plot_option
 from wattsched.cli.parameters import (
     Described,
     FileName,
     Number,
     file_option,
     filling,
-    refuse_given,
     seeds_option,
 )
 from wattsched.cli.replay_options import (
     MOST_GPUS_PER_NODE,
     MOST_NODES,
     TIMES,
-    checkpoint_options,
     policies_known,
     site_of,
     source_options,
 )
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
-from wattsched.replaying.replays import Journal
 from wattsched.report.capacity import tables_of, verdict
 from wattsched.report.terminal import console, heading, line, table
 
@@ -40,8 +37,10 @@ if TYPE_CHECKING:
     from wattsched.replay.jobs.simulation import Replay
 
 MOST_NUMBERS = 1_000
-OTHERS = ("carbon", "zone", "start", "budget", "period_s", "pacing", "tariff", "least_price", "signal")
-OTHERS += ("wishes", "sleep_after_s", "sleep_power_w", "wake_s")
+OTHERS = (
+    *("carbon", "zone", "start", "budget", "period_s", "pacing", "tariff", "least_price", "signal", "wishes"),
+    *("sleep_after_s", "sleep_power_w", "wake_s"),
+)
 """Settings that are none of the command's: the price sheet tells what energy costs, and no node sleeps."""
 
 
@@ -93,17 +92,10 @@ class Nodes(Several):
 @click.option("--caps", type=Several(), metavar="N-M:STEP", help="Watts of the power caps to consider.")
 @click.option("--growth", type=Number(0, most=1_000), default=0.0, help="Percent of jobs that come on top.")
 @click.option(
-    "--days",
-    type=Number(above=0),
-    help="Days that the trace stands for (default: from first to last arrival).",
-)
-@click.option(
     "--policy", default="sizing", metavar="P", shell_complete=completing(replay_policies), help="Who decides."
 )
 @filling("settings", ReplaySettings, OTHERS, **TIMES, gap={"type": Number(0), "default": 1e-2})
-@seeds_option(None, "They draw the new jobs, and models where the trace does not tell (default: 0-2).")
-@folder_option("Keep the replays there, so that an interrupted study can go on.")
-@checkpoint_options
+@seeds_option("0-2", "They draw the new jobs, and models where the trace does not tell.")
 @plot_option("Draw the costs of the candidates: .png, .svg or .pdf.")
 @json_option("all candidates")
 def command(
@@ -113,13 +105,9 @@ def command(
     tried: tuple[tuple[str, list[int]], ...],
     caps: list[int] | None,
     growth: float,
-    days: float | None,
     policy: str,
     settings: ReplaySettings,
-    seeds: list[int] | None,
-    output: str | None,
-    checkpoint_s: float,
-    resume: bool,
+    seeds: list[int],
     plot: str | None,
     as_json: bool,
 ) -> int | None:
@@ -131,14 +119,9 @@ def command(
     from wattsched.replaying.capacity import capacity
     from wattsched.replaying.price_sheet import read_prices
 
-    if output is None:
-        refuse_given(("checkpoint_s", "resume"), "needs -o, the folder of the replays")
     with refusing():
         site, settings = site_of(cluster, settings)
         sheet = read_prices(prices)
-        journal = None
-        if output is not None:
-            journal = Journal(output, checkpoint_s, resume, {**vars(source), **vars(cluster)})
     with counting() as show, refusing():
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
@@ -153,16 +136,14 @@ def command(
             growth=growth / 100,
             policy=policy,
             seeds=seeds,
-            days=days,
             settings=settings,
-            journal=journal,
             progress=progress,
         )
     cluster.tell()
     if plot is not None:
-        from wattsched.plot.capacity import capacity_costs
+        from wattsched.plot.capacity import capacity_figure
 
-        save_plot(capacity_costs(plan).get_figure(root=True), plot)
+        save_plot(capacity_figure(plan), plot)
     if as_json:
         write_json(plan.as_dict())
     else:

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.plot.style import LIMIT, Axes, Look, axes_for, finished
-from wattsched.reading.arguments import require_types
+from wattsched.plot.style import LIMIT, Figure, Look, axes_for, finished
 from wattsched.report.capacity import CapacityPlan, Option
 
 
-def capacity_costs(plan: CapacityPlan, *, ax: Axes | None = None) -> Axes:
+def capacity_figure(plan: CapacityPlan) -> Figure:
     """Draw what a cluster costs in a year, by what varies most among the candidates.
 
-    Parameters
-    ----------
-    plan : CapacityPlan
-    ax : matplotlib axes, optional
-        Default: those of a new figure.
-
-    Returns
-    -------
-    matplotlib axes
-        Cost, against nodes of the pool of which most numbers were considered, or the cap in kW. At each of
-        them the least over all candidates counts: of what is expected, which is a line with a marker and the
-        interval over the seeds where all were replayed, and, dotted, of what no schedule is below.
+    That is the pool of which most numbers were considered, or the cap. At each of them the least over all
+    candidates counts: of what is expected, with a marker and the interval over the seeds where that was
+    replayed, and, dotted, of what no schedule is below.
     """
-    require_types(capacity_costs, locals())
-    axes, known = axes_for(ax), [one for one in plan.options if np.isfinite(one.estimate)]
+    axes = axes_for(None)
+    known = [one for one in plan.options if np.isfinite(one.estimate) and not one.why]
     values = {f"nodes of {pool}": [float(one.nodes[pool]) for one in known] for pool in plan.today.nodes}
     values |= {"power cap, kW": [(one.power_w or 0.0) / 1e3 for one in known]}
     across = max(values, key=lambda name: len(set(values[name])))
@@ -45,4 +35,6 @@ def capacity_costs(plan: CapacityPlan, *, ax: Axes | None = None) -> Axes:
     n = len(plan.seeds)
     note = f"means and 95 % intervals of {n} seeds" if n > 1 else ""
     up = f"cost a year{f', {plan.currency}' if plan.currency else ''}"
-    return finished(axes, across, up, note, x=0.06, y=0.06)
+    figure = finished(axes, across, up, note, x=0.06, y=0.06).get_figure(root=True)
+    assert figure is not None
+    return figure

@@ -6,26 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.gpu_names import stated_gpu_type
 from wattsched.reading.inputs import listed
 from wattsched.replaying.price_sheet import PriceSheet
-from wattsched.topology.cluster import Cluster, GpuType, Node
+from wattsched.topology.cluster import Cluster, Node
 from wattsched.topology.pools import pools_of
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Numbers of nodes, in the order of the pools of a `Site`, and a power cap.
-
-    Attributes
-    ----------
-    nodes : tuple of int
-    power_w : float or None
-        Of the whole cluster; None for no cap.
-    """
+class Candidate(NamedTuple):
+    """Numbers of nodes, in the order of a site's pools, and a cap on the whole cluster, None for none."""
 
     nodes: tuple[int, ...]
     power_w: float | None
@@ -33,15 +26,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Site:
-    """Today's cluster, the prices, and what could be had for them."""
+    """Today's cluster, and the prices of it and of what could be had."""
 
     cluster: Cluster
     prices: PriceSheet
 
     def __post_init__(self) -> None:
-        if self.cluster.power_domains:
-            told = f"has the power domain '{self.cluster.power_domains[0].name}'"
-            raise ValueError(f"cluster: {told}, and here one cap is for the whole cluster")
+        if domains := self.cluster.power_domains:
+            told = f"has the power domain '{domains[0].name}'"
+            raise ValueError(f"cluster: {told}, and capacity plans know one cap, on the whole cluster")
         if lacking := [pool for pool in self.owned if pool not in self.prices.nodes]:
             raise ValueError(f"prices: nodes lacks the cluster's {listed(lacking)}; 0 is a price, too")
 
@@ -56,19 +49,17 @@ class Site:
 
     @cached_property
     def pools(self) -> tuple[str, ...]:
-        """Pools that the prices name, those of today in their order first."""
-        return tuple([*(pool for pool in self.owned if pool in self.prices.nodes), *self._new])
+        """Pools of today, and types that can be bought."""
+        return tuple(dict.fromkeys([*self.owned, *self.prices.nodes]))
 
     @cached_property
-    def _new(self) -> dict[str, tuple[Node, GpuType]]:
-        """A node of each type that is not there today, and the type."""
-        found = {}
-        for name, price in self.prices.nodes.items():
-            if name not in self.owned:
-                gpu_type, kind = stated_gpu_type(name)
-                (node,) = homogeneous_cluster(1, price.gpus, gpu_type, kind=kind).nodes
-                found[name] = node.model_copy(update={"parent": None, "pool": name}), kind
-        return found
+    def _new(self) -> dict[str, Cluster]:
+        """One node of each type that is not there today."""
+        kinds = {pool: stated_gpu_type(pool) for pool in self.pools if pool not in self.owned}
+        return {
+            pool: homogeneous_cluster(1, self.prices.nodes[pool].gpus, name, kind=kind)
+            for pool, (name, kind) in kinds.items()
+        }
 
     @property
     def today(self) -> tuple[int, ...]:
@@ -78,35 +69,32 @@ class Site:
     def candidates(
         self, nodes: Mapping[str, Sequence[int]], caps_w: Sequence[float | None]
     ) -> Iterator[Candidate]:
-        """Yield all combinations of numbers of nodes, of other pools today's, and caps; a GPU at least."""
+        """Yield all combinations of numbers of nodes, other pools being as today, and caps."""
+        there = dict(zip(self.pools, self.today, strict=True))
         for pool, counts in nodes.items():
             require_known("nodes: pool", pool, self.pools)
             require_range(min(counts, default=-1) >= 0, f"nodes: {pool}", "0 or more", [*counts])
-            price, most = self.prices.nodes[pool], len(self.owned.get(pool, ()))
-            if price.bought_year is None and max(counts) > most:
-                told = f"{max(counts)} nodes, the cluster has {most}, and the prices have no bought_year"
-                raise ValueError(f"nodes: {pool}: {told}")
-        every = [nodes.get(pool, [n]) for pool, n in zip(self.pools, self.today, strict=True)]
-        for counts, power_w in product(product(*every), caps_w):
-            if any(counts):
-                yield Candidate(counts, power_w)
+            if self.prices.nodes[pool].bought_year is None and max(counts) > there[pool]:
+                told = f"there are {there[pool]}, and the prices have no bought_year for more"
+                raise ValueError(f"nodes: {pool}: {told}, got {max(counts)}")
+        for counts in product(*(nodes.get(pool, [n]) for pool, n in there.items())):
+            yield from (Candidate(counts, power_w) for power_w in caps_w if any(counts))
 
     def with_nodes(self, nodes: Sequence[int], *, flat: bool = False) -> Cluster:
-        """Build the cluster of so many nodes of each pool; `flat`: all of them without groups above."""
+        """Build the cluster of so many nodes of each pool; `flat`: without groups, for the largest blocks."""
         kept = list[Node]()
         for pool, n in zip(self.pools, nodes, strict=True):
             owned = self.owned.get(pool, [])
-            model = owned[-1] if owned else self._new[pool][0]
-            more = [
-                model.model_copy(update={"name": f"{pool}-more{i}", "unavailable": []})
-                for i in range(n - len(owned))
-            ]
-            kept += [*owned[:n], *more]
+            model = owned[-1] if owned else self._new[pool].nodes[0].model_copy(update={"parent": None})
+            names = (f"{pool}-more{i}" for i in range(n - len(owned)))
+            changes = {"pool": pool, "unavailable": []}
+            kept += [*owned[:n], *(model.model_copy(update={"name": name, **changes}) for name in names)]
         if flat:
             kept = [node.model_copy(update={"parent": None}) for node in kept]
-        types = {self._new[pool][0].gpu_type: self._new[pool][1] for pool in self._new}
-        update = {"nodes": kept, "gpu_types": {**types, **self.cluster.gpu_types}}
-        return self.cluster.model_copy(update=update)
+        types = {name: kind for one in self._new.values() for name, kind in one.gpu_types.items()}
+        return self.cluster.model_copy(
+            update={"nodes": kept, "gpu_types": {**types, **self.cluster.gpu_types}}
+        )
 
     def hardware_year(self, nodes: Sequence[int]) -> float:
         """Return what so many nodes of each pool cost in a year."""

@@ -1,6 +1,6 @@
 """Which cluster and power cap to have for a load that grows: bounds first, then replays of what is left.
 
-Prices at today's cluster bound the costs of all candidates (`capacity_costs`). The candidate is replayed next
+Prices at today's cluster bound the costs of all candidates (`capacity_costs`). Replayed next is the candidate
 that would cost least if it came to as much over its bound as those before. What is proven to cost more than
 the best is left out, and so is at last what would have to come closer to its bound than any replay did.
 """
@@ -8,29 +8,23 @@ the best is left out, and so is at last what would have to come closer to its bo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from wattsched.instances.errors import require_range
-from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.caps import CapError
 from wattsched.replay.jobs.policies import PRICED, base_of, require_policy, shares
-from wattsched.replay.jobs.resampling import grown
-from wattsched.replay.jobs.trace import Submissions
+from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.candidates import Candidate, Site
 from wattsched.replaying.capacity_costs import Costs, Run
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.price_sheet import PriceSheet
 from wattsched.replaying.replay_settings import ReplaySettings
-from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
-from wattsched.report.capacity import CapacityPlan, Option, Status
+from wattsched.replaying.replays import Progress, _untold, replay_jobs
+from wattsched.report.capacity import CapacityPlan, Option
 from wattsched.topology.cluster import Cluster
 
-SEEDS = (0, 1, 2)
-"""Seeds by default."""
 TOLERANCE = 0.01
 """Part of the cost by which what is not replayed may be cheaper, as far as replays tell."""
 MOST_CUTS = 4
@@ -50,10 +44,8 @@ def capacity(
     caps_w: Sequence[float] = (),
     growth: float = 0.0,
     policy: str = "sizing",
-    seeds: Sequence[int] | None = None,
-    days: float | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
     settings: ReplaySettings | None = None,
-    journal: Journal | None = None,
     progress: Progress = _untold,
 ) -> CapacityPlan:
     """Find the numbers of nodes and the power cap that cost least, for a load that grows.
@@ -61,34 +53,30 @@ def capacity(
     Parameters
     ----------
     source : JobSource
-        The load of today.
+        The load of today, with durations.
     cluster : Cluster
-        That of today, on which its durations were recorded.
+        That of today, on which the durations were recorded.
     prices : PriceSheet
     nodes : mapping of str to sequence of int, optional
         Numbers of nodes to consider, by pool of the cluster or GPU type of the prices; others stay as today.
     caps_w : sequence of float
         Watts of the caps to consider; default: that of today, `power_w` of the settings.
     growth : float
-        Part by which there will be more jobs (`replay.jobs.resampling.grown`).
+        Part by which there will be more jobs (`instances.traces.recorded.grown`).
     policy : str
         That decides; `sizing` and `clairvoyant` know what a joule is worth.
-    seeds : sequence of int, optional
-        They draw models where the trace does not tell, and the new jobs; default: three.
-    days : float, optional
-        Days that the trace stands for; default: from the first to the last arrival.
+    seeds : sequence of int
+        They draw the new jobs, and models where the trace does not tell.
     settings : ReplaySettings, optional
         Its power_w is the cap of today; neither a budget nor sleep is taken.
-    journal : Journal, optional
-        Where replays are kept, each candidate's in a folder of its own.
     progress : callable
         As for `replay_jobs`.
 
     Raises
     ------
     ValueError
-        For values out of range, prices that lack a pool, policies under which jobs share GPUs, jobs for which
-        there is no bound, and jobs that today's cluster cannot run.
+        For values out of range, prices that lack a pool, policies under which jobs share GPUs, lists that
+        tell work, jobs for which there is no bound, and jobs that today's cluster cannot run.
     """
     require_types(capacity, locals())
     require_policy(policy)
@@ -97,6 +85,8 @@ def capacity(
         raise ValueError(f"policy: under '{policy}' jobs share GPUs, for which there is no bound")
     if settings.budget is not None or settings.sleep_after_s is not None:
         raise ValueError("settings: neither a budget nor nodes that sleep can be planned with")
+    require_range(0 <= growth < math.inf, "growth", "at least 0 and finite", growth)
+    require_range(len(seeds) > 0, "seeds", "one at least", "none")
     for cap_w in caps_w:
         require_range(0 < cap_w < math.inf, "caps_w", "above 0 and finite", cap_w)
     if prices.cap_kw_year and settings.power_w is None:
@@ -104,28 +94,23 @@ def capacity(
     site = Site(cluster, prices)
     today = Candidate(site.today, settings.power_w)
     others = site.candidates(nodes or {}, [*caps_w] or [settings.power_w])
-    draws = source.draws
-    seeds = [*seeds] if seeds is not None else [*(SEEDS if draws or growth else SEEDS[:1])]
-    submitted = source.submissions(cluster, seeds if draws else seeds[:1])
-    load = {seed: grown(submitted[seed if draws else seeds[0]], growth, seed) for seed in seeds}
-    if prices.joule_s and base_of(policy) in PRICED:
+    if base_of(policy) in PRICED:
         settings = replace(settings, least_price=prices.joule_s)
-    if journal is not None:
-        given = {"prices": prices.model_dump_json(), "growth": growth, "policy": policy}
-        journal = replace(journal, options={**journal.options, **given})
-        journal.open(settings)
-    seconds = _seconds(load[seeds[0]], days)
-    study = _Study(site, [*dict.fromkeys([today, *others])], load, policy, settings, journal, progress)
-    return study.plan(seconds, growth)
-
-
-def _seconds(load: Submissions, days: float | None) -> float:
-    """Seconds that a trace stands for."""
-    require_range(days is None or 0 < days < math.inf, "days", "above 0 and finite", days)
-    seconds = float(np.ptp(load.arrival_s)) if days is None else days * S_PER_DAY
-    if seconds <= 0:
-        raise ValueError("days: all jobs arrive at once; say how many days they stand for")
-    return seconds
+    trace_on = source.elsewhere(cluster, growth)
+    study = _Study(site, [*dict.fromkeys([today, *others])], trace_on, seeds, policy, settings, progress)
+    best = study.search()
+    options = study.options(best)
+    return CapacityPlan(
+        options=sorted(options, key=lambda one: (bool(one.why), one.estimate)),
+        best=None if best is None else options[best],
+        today=options[0],
+        worth={} if best is None else study.costs.worth(best),
+        growth=growth,
+        seeds=[*seeds],
+        policy=policy,
+        currency=prices.currency,
+        most_mean_h=prices.most_mean_h,
+    )
 
 
 @dataclass
@@ -134,142 +119,119 @@ class _Study:
 
     Attributes
     ----------
-    load : mapping of int to Submissions
-        By seed; the search is on the first.
+    trace_on : callable
+        Makes the trace of a cluster and a seed.
     runs : dict
-        Replays by candidate, then by seed.
+        Replays by candidate, in the order of the seeds; the search is on the first.
     why : dict of int to str
         Candidates that cannot run the jobs.
     """
 
     site: Site
     candidates: Sequence[Candidate]
-    load: Mapping[int, Submissions]
+    trace_on: Callable[[Cluster, int], Trace]
+    seeds: Sequence[int]
     policy: str
     settings: ReplaySettings
-    journal: Journal | None
     progress: Progress
-    runs: dict[int, dict[int, Run]] = field(default_factory=dict)
+    runs: dict[int, list[Run]] = field(default_factory=dict)
     why: dict[int, str] = field(default_factory=dict)
 
-    def plan(self, seconds: float, growth: float) -> CapacityPlan:
-        """Search, and replay what is left on all seeds."""
+    def __post_init__(self) -> None:
         self._clusters = {one.nodes: self.site.with_nodes(one.nodes) for one in self.candidates}
-        self.costs = Costs(self.site, self.candidates, self._clusters, [*self.load.values()], seconds)
+        most = [max(counts) for counts in zip(*self._clusters, strict=True)]
+        largest = self.site.with_nodes(most, flat=True)
+        traces = [self.trace_on(largest, seed) for seed in self.seeds]
+        self.costs = Costs(self.site, self.candidates, self._clusters, traces)
         for k, (one, idle_w) in enumerate(zip(self.candidates, self.costs.idle_w.tolist(), strict=True)):
             if one.power_w is not None and one.power_w < idle_w:
                 self.why[k] = f"its cap is below the {idle_w:,.0f} W that it draws when idle"
-        self._replay(0, [*self.load])
+
+    def search(self) -> int | None:
+        """Return the cheapest candidate on all seeds, as far as bounds and replays tell; None: all are late.
+
+        On the first seed candidates are replayed until none promises to be better.
+        """
+        self._replay(0, self.seeds)
         if 0 in self.why:
             raise ValueError(f"cluster: that of today cannot run the jobs: {self.why[0]}")
-        self._search()
-        best = self._final()
-        options = self._options(best)
-        worth, kw_worth = ({}, 0.0) if best is None else self.costs.worth(best)
-        order = sorted(range(len(options)), key=lambda k: (k != best, _rank(options[k])))
-        return CapacityPlan(
-            options=[options[k] for k in order],
-            best=None if best is None else options[best],
-            today=options[0],
-            gpu_worth=worth if self.site.prices.job_s else {},
-            kw_worth=kw_worth if self.site.prices.job_s and self.candidates[-1].power_w else None,
-            jobs=len(next(iter(self.load.values())).jobs),
-            growth=growth,
-            days=seconds / S_PER_DAY,
-            seeds=[*self.load],
-            policy=self.policy,
-            currency=self.site.prices.currency,
-            most_mean_h=self.site.prices.most_mean_h,
-        )
-
-    def _replay(self, k: int, seeds: Sequence[int]) -> None:
-        """Replay a candidate on seeds, or find out why it cannot run the jobs."""
-        one, done = self.candidates[k], dict(self.runs.get(k, {}))
-        settings = replace(self.settings, power_w=one.power_w)
-        journal = self.journal and self.journal.within(_folder(one))
-        for seed in seeds:
-            if seed in done or k in self.why:
-                continue
-            try:
-                trace = self.load[seed].on(self._clusters[one.nodes])
-            except ValueError as error:  # A job fits nowhere.
-                self.why[k] = str(error)
-                continue
-            try:
-                ((_, outcome),) = replay_jobs(
-                    {seed: trace}, [self.policy], settings=settings, journal=journal, progress=self.progress
-                )
-            except CapError as error:
-                self.why[k] = str(error)
-                continue
-            done[seed] = Run.of(outcome, float(self.costs.idle_w[k]))
-        if k not in self.why:
-            self.runs[k] = done
-
-    def _search(self) -> None:
-        """Replay on the first seed what may be best, until no other candidate promises to be better."""
-        cuts, first = {0}, next(iter(self.load))
+        cuts = {0}
         self.costs.cut(0)
         while True:
-            runs = {k: done[first] for k, done in self.runs.items()}
+            runs = {k: done[0] for k, done in self.runs.items()}
             expected, least = self.costs.suggested(runs)
             goal = (1 - TOLERANCE) * min(self.costs.of(k, [run]) for k, run in runs.items())
             floor = self.costs.floor()[:, 0]
-            unknown = (k for k in range(len(floor)) if k not in runs and k not in self.why)
+            unknown = [k for k in range(len(floor)) if k not in runs and k not in self.why]
             left = [k for k in unknown if floor[k] < goal]
             if not left or (len(runs) >= FEWEST and least[left].min() >= goal):
-                return
+                return self._final()
             k = min(left, key=lambda one: (expected[one], floor[one]))
             if k not in cuts and len(cuts) < MOST_CUTS:
                 cuts.add(k)
                 self.costs.cut(k)
             else:
-                self._replay(k, [first])
+                self._replay(k, self.seeds[:1])
 
     def _final(self) -> int | None:
         """Replay the best on all seeds; return the cheapest, None where all are too late."""
-        first = next(iter(self.load))
-        cost = {k: self.costs.of(k, [done[first]]) for k, done in self.runs.items()}
-        order, last = sorted(cost, key=lambda k: cost[k]), list[int]()
+        cost = {k: self.costs.of(k, done[:1]) for k, done in self.runs.items()}
+        order, last = sorted(cost, key=lambda k: cost[k]), dict[int, float]()
         for k in order:
             if last and (len(last) == FINALISTS or cost[k] > (1 + TOLERANCE) * cost[order[0]]):
                 break
-            self._replay(k, [*self.load])
-            if k not in self.why and math.isfinite(self.costs.of(k, [*self.runs[k].values()])):
-                last.append(k)
-        return min(last, key=lambda k: self.costs.of(k, [*self.runs[k].values()]), default=None)
+            self._replay(k, self.seeds)
+            if k in self.runs and math.isfinite(mean := self.costs.of(k, self.runs[k])):
+                last[k] = mean
+        return min(last, key=lambda k: last[k], default=None)
 
-    def _options(self, best: int | None) -> list[Option]:
-        """Say what became of each candidate."""
-        floor = self.costs.floor().mean(axis=1)
-        first = next(iter(self.load))
-        expected, _ = self.costs.suggested({k: done[first] for k, done in self.runs.items()})
-        most = math.inf if best is None else self.costs.of(best, [*self.runs[best].values()])
+    def _replay(self, k: int, seeds: Sequence[int]) -> None:
+        """Replay a candidate on those seeds that are new to it, or find out why it cannot run the jobs."""
+        one, done = self.candidates[k], self.runs.pop(k, [])
+        settings = replace(self.settings, power_w=one.power_w)
+        for seed in seeds[len(done) :]:
+            if k in self.why:
+                return
+            try:
+                trace = self.trace_on(self._clusters[one.nodes], seed)
+            except ValueError as error:  # A job fits nowhere.
+                self.why[k] = str(error)
+                return
+            run = replay_jobs({seed: trace}, [self.policy], settings=settings, progress=self.progress)
+            try:
+                ((_, outcome),) = run
+            except CapError as error:
+                self.why[k] = str(error)
+                return
+            done = [*done, Run.of(outcome, float(self.costs.idle_w[k]))]
+        self.runs[k] = done
+
+    def options(self, best: int | None) -> list[Option]:
+        """Say what became of each candidate.
+
+        Costs of those that were not replayed on all seeds are moved by as much as these move the best.
+        """
+        floor, most, moved = self.costs.floor().mean(axis=1), math.inf, 0.0
+        expected, _ = self.costs.suggested({k: done[0] for k, done in self.runs.items()})
+        if best is not None:
+            most, first = (self.costs.of(best, self.runs[best][:n]) for n in (None, 1))
+            moved = most - first if math.isfinite(first) else 0.0
         options = list[Option]()
         for k, one in enumerate(self.candidates):
-            runs = [] if k in self.why else [*self.runs.get(k, {}).values()]
-            status: Status = "cannot win" if floor[k] >= most else "unlikely"
-            status = "cannot run" if k in self.why else "replayed" if runs else status
+            runs = self.runs.get(k, [])
+            whole = len(runs) == len(self.seeds)
+            cost = self.costs.of(k, runs) if runs else float(expected[k])
+            status = "replayed" if runs else "cannot win" if floor[k] >= most else "unlikely"
             options.append(
                 Option(
                     nodes=dict(zip(self.site.pools, one.nodes, strict=True)),
                     power_w=one.power_w,
-                    status=status,
+                    status="cannot run" if k in self.why else status,
+                    seeds=len(runs),
                     bound=float(floor[k]),
-                    estimate=self.costs.of(k, runs) if runs else float(expected[k]),
+                    estimate=cost if whole else max(cost + moved, float(floor[k])),
                     why=self.why.get(k, ""),
-                    **self.costs.told(k, runs),
+                    **(self.costs.parts(k, runs) if whole else {}),
                 )
             )
         return options
-
-
-def _rank(option: Option) -> tuple[bool, bool, float]:
-    """Order of candidates: by what is expected, those that cannot run last."""
-    return bool(option.why), option.estimate == math.inf, option.estimate
-
-
-def _folder(one: Candidate) -> str:
-    """Name of the folder of a candidate's replays."""
-    cap = "none" if one.power_w is None else f"{one.power_w:g}"
-    return f"{'-'.join(map(str, one.nodes))}-{cap}"

@@ -6,40 +6,37 @@ With n nodes and a cap of W a candidate costs
 
 with hardware H, the draw of the idle cluster :math:`P_0`, the price e of energy, that of the cap k, and v of
 a job's time; a replay gives the energy E of the jobs beyond idle and their completion times :math:`C_j - r_j`
-over the T seconds that the trace stands for; Y is a year. `CapacityBound` bounds the last term from below.
-Where a mean completion time may be at most so long instead, v is 0, and E is at least that of each job alone
-in the configuration that takes least.
+over the T seconds from the first arrival to the last; Y is a year. `CapacityBound` bounds the last term from
+below. Where only the mean completion time is limited, v is 0, and E is at least that of each job alone in the
+configuration that takes least.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wattsched.instances.clusters import idle_power_w
 from wattsched.instances.units import S_PER_H
-from wattsched.replay.jobs.bound.capacity import CapacityBound, Cut
+from wattsched.replay.jobs.bound.capacity import CapacityBound
 from wattsched.replay.jobs.bound.clairvoyant import parts_of
 from wattsched.replay.jobs.bound.relaxation import Workload
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.trace import Submissions, Trace
+from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.candidates import Candidate, Site
-from wattsched.replaying.price_sheet import H_PER_YEAR
 from wattsched.report.saved import Interval
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster
 
-YEAR_S = H_PER_YEAR * S_PER_H
+YEAR_S = 8766 * S_PER_H
 RIDGE = 0.1
-"""Doubt that replays come to another part of their bounds where these are larger, as a squared logarithm."""
+"""Squared logarithm of bounds up to which little is made of replays that come to more over larger ones."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A replay: seconds of completion time summed over jobs, and joules of the cluster beyond idle."""
 
     completion_s: float
@@ -55,13 +52,18 @@ class Run:
 class Costs:
     """Costs of candidates in a year.
 
+    Parameters
+    ----------
+    site, candidates
+    clusters : mapping
+        Cluster by numbers of nodes.
+    largest : sequence of Trace
+        By seed, the jobs on a cluster that has all that any candidate has.
+
     Attributes
     ----------
-    hardware, idle, cap : float arrays, shape (n_candidates,)
-        Parts that are known at once: of nodes, of the energy of the idle cluster, and of the power cap.
-    idle_w : float array, shape (n_candidates,)
-    pools : tuple of str
-        Of the bound.
+    idle_w, fixed : float arrays, shape (n_candidates,)
+        Draw of the idle cluster, and what is known at once: nodes, energy of the idle cluster, and cap.
     """
 
     def __init__(
@@ -69,36 +71,33 @@ class Costs:
         site: Site,
         candidates: Sequence[Candidate],
         clusters: Mapping[tuple[int, ...], Cluster],
-        load: Sequence[Submissions],
-        seconds: float,
+        largest: Sequence[Trace],
     ) -> None:
-        self.prices, self._times, self._jobs = site.prices, YEAR_S / seconds, len(load[0].jobs)
+        self.prices, self._jobs = site.prices, len(largest[0])
+        seconds = float(np.ptp(largest[0].arrival_s))
+        if seconds == 0:
+            raise ValueError("file: all jobs arrive at once, which tells nothing of a year")
+        self._times = YEAR_S / seconds
         of = [clusters[one.nodes] for one in candidates]
         self.idle_w = np.array([idle_power_w(cluster, cluster.nodes) for cluster in of])
         cap_w = np.array([np.inf if one.power_w is None else one.power_w for one in candidates])
-        self.hardware = np.array([site.hardware_year(one.nodes) for one in candidates])
-        self.idle = self.idle_w * self.prices.joule * YEAR_S
-        self.cap = self.prices.cap_kw_year / 1e3 * np.where(np.isfinite(cap_w), cap_w, 0.0)
-        most = [max(counts) for counts in zip(*clusters, strict=True)]
-        largest = [jobs.on(site.with_nodes(most, flat=True)) for jobs in load]
+        self._hardware = np.array([site.hardware_year(one.nodes) for one in candidates])
+        self._idle = self.idle_w * self.prices.joule * YEAR_S
+        self._cap = self.prices.cap_kw_year / 1e3 * np.where(np.isfinite(cap_w), cap_w, 0.0)
+        self.fixed = self._hardware + self._idle + self._cap
         workloads = [Workload.of(**parts_of(trace, energy=True)) for trace in largest]
-        self.pools = workloads[0].pools
-        self._gpus = np.array([_gpus(cluster, self.pools) for cluster in of])
+        self._pools = workloads[0].pools
+        self._gpus = np.array([_gpus(cluster, self._pools) for cluster in of])
         # Above what all its GPUs can draw no cap binds.
-        drawn_w = self._gpus @ np.max([_most_w(trace, self.pools) for trace in largest], axis=0)
-        self._spare_w = np.minimum(cap_w - self.idle_w, drawn_w)
+        drawn_w = self._gpus @ np.max([_most_w(trace, self._pools) for trace in largest], axis=0)
+        self._spare_w = np.clip(cap_w - self.idle_w, 0.0, drawn_w)
         self._least_j = np.array([_least_j(one) for one in workloads])
         capped = bool(np.isfinite(cap_w).any())
         self._bound = CapacityBound(workloads, self.prices.joule_s, capped=capped)
 
-    @property
-    def fixed(self) -> FloatArray:
-        """What is known at once, shape (n_candidates,)."""
-        return self.hardware + self.idle + self.cap
-
     def cut(self, candidate: int) -> None:
         """Find prices for a candidate, which bound the costs of all."""
-        self._bound.add(self._gpus[candidate], max(0.0, float(self._spare_w[candidate])))
+        self._bound.add(self._gpus[candidate], float(self._spare_w[candidate]))
 
     def floor(self) -> FloatArray:
         """Costs that no schedule is below, shape (n_candidates, n_seeds); infinite where all are too late."""
@@ -106,21 +105,9 @@ class Costs:
 
     def of(self, candidate: int, runs: Sequence[Run]) -> float:
         """Mean cost of a candidate over replays; infinite where they are too late on the mean."""
-        seconds, joules = np.mean([(run.completion_s, run.joules) for run in runs], axis=0).tolist()
-        value_s = seconds + self.prices.joule_s * joules
-        return float(self._cost(np.full((len(self.fixed), 1), value_s), joules)[candidate, 0])
-
-    def told(self, candidate: int, runs: Sequence[Run]) -> dict[str, Any]:
-        """Return the parts of a candidate's cost, over replays, by the fields of an `Option`."""
-        fixed = {name: float(getattr(self, name)[candidate]) for name in ("hardware", "cap")}
-        seconds, joules = [run.completion_s for run in runs] or [0.0], [run.joules for run in runs] or [0.0]
-        energy = self._times * self.prices.joule * np.array(joules) + self.idle[candidate]
-        time = self._times * self.prices.job_s * np.array(seconds)
-        told = {"energy": float(energy.mean()), "time": float(time.mean()), "seeds": len(runs), **fixed}
-        if not runs:
-            return told
-        cost = Interval.of((energy + time + fixed["hardware"] + fixed["cap"]).tolist())
-        return told | {"cost": cost, "mean_completion_s": float(np.mean(seconds)) / self._jobs}
+        seconds, joules = np.mean(runs, axis=0).tolist()
+        value_s = np.full((len(self.fixed), 1), seconds + self.prices.joule_s * joules)
+        return float(self._cost(value_s, joules)[candidate, 0])
 
     def suggested(self, runs: Mapping[int, Run]) -> tuple[FloatArray, FloatArray]:
         """Costs on the first seed as replays suggest them by their bounds, and the least that they suggest.
@@ -129,25 +116,38 @@ class Costs:
         least is below that by as much as any of the replays.
         """
         bound_s = np.maximum(self._bound.at(self._gpus, self._spare_w)[:, 0], 1.0)
-        known, joule_s = [*runs], self.prices.joule_s
-        reached_s = np.array([run.completion_s + joule_s * run.joules for run in runs.values()])
-        at, over = np.log(bound_s[known]), np.log(np.maximum(reached_s, 1.0) / bound_s[known])
-        middle = at - at.mean()
-        tilt = middle @ over / (middle @ middle + RIDGE)
-        line = over.mean() + tilt * (np.log(bound_s) - at.mean())
+        known, (seconds, joules) = [*runs], np.array([*runs.values()]).T
+        over = np.log(np.maximum(seconds + self.prices.joule_s * joules, 1.0) / bound_s[known])
+        size = np.log(bound_s) - np.log(bound_s[known]).mean()
+        line = over.mean() + size * (size[known] @ over) / (size[known] @ size[known] + RIDGE)
         spread = min(0.0, float((over - line[known]).min()))
-        joules = float(np.mean([run.joules for run in runs.values()]))
         expected, least = (
-            self._cost(np.maximum(bound_s, bound_s * np.exp(line + off))[:, None], joules)[:, 0]
+            self._cost(bound_s[:, None] * np.exp(np.maximum(line + off, 0.0))[:, None], float(joules.mean()))
             for off in (0.0, spread)
         )
-        return expected, least
+        return expected[:, 0], least[:, 0]
 
-    def worth(self, candidate: int) -> tuple[dict[str, float], float]:
-        """Return what one more GPU of each pool, and one more kilowatt, saves at most in the relaxation."""
-        cut: Cut = self._bound.tightest(self._gpus[candidate], float(self._spare_w[candidate]))
+    def parts(self, candidate: int, runs: Sequence[Run]) -> dict[str, Any]:
+        """Return what a candidate's replays cost and the parts of it, by the fields of an `Option`."""
+        seconds, joules = np.array(runs).T
+        hardware, cap = float(self._hardware[candidate]), float(self._cap[candidate])
+        energy = self._times * self.prices.joule * joules + self._idle[candidate]
+        time = self._times * self.prices.job_s * seconds
+        return {
+            "cost": Interval.of((energy + time + hardware + cap).tolist()),
+            "parts": {
+                "hardware": hardware, "energy": float(energy.mean()), "cap": cap, "time": float(time.mean()),
+            },
+            "mean_completion_s": float(seconds.mean()) / self._jobs,
+        }  # fmt: skip
+
+    def worth(self, candidate: int) -> dict[str, float]:
+        """Return what one more GPU of each pool, and a kilowatt, saves at most in the relaxation."""
+        cut = self._bound.tightest(self._gpus[candidate], float(self._spare_w[candidate]))
         per_s = self._times * self.prices.job_s
-        return dict(zip(self.pools, (per_s * cut.gpu_s).tolist(), strict=True)), 1e3 * per_s * cut.watt_s
+        names = [*(f"GPU of {pool}" for pool in self._pools), "kW of the cap"]
+        saved = per_s * np.append(cut.gpu_s, 1e3 * cut.watt_s)
+        return {name: amount for name, amount in zip(names, saved.tolist(), strict=True) if amount > 0}
 
     def _cost(self, value_s: FloatArray, joules: FloatArray | float) -> FloatArray:
         """Costs at values of completion time and energy together, shape (n_candidates, n)."""
@@ -170,12 +170,11 @@ def _most_w(trace: Trace, pools: Sequence[str]) -> list[float]:
     """Most that a GPU of each pool draws beyond idle."""
     rows, most_w = trace.configurations, np.zeros(len(trace.pools))
     np.maximum.at(most_w, rows.pool, trace.extra_w / rows.gpus)
-    known = {pool.name: float(watts) for pool, watts in zip(trace.pools, most_w, strict=True)}
+    known = {pool.name: watts for pool, watts in zip(trace.pools, most_w.tolist(), strict=True)}
     return [known[pool] for pool in pools]
 
 
 def _least_j(workload: Workload) -> float:
     """Joules of all jobs beyond idle GPUs, each in the configuration that takes least."""
-    return sum(
-        float(workload.work[kind.jobs].sum() * (kind.power_w / kind.rate).min()) for kind in workload.kinds
-    )
+    least = [workload.work[kind.jobs].sum() * (kind.power_w / kind.rate).min() for kind in workload.kinds]
+    return float(sum(least))

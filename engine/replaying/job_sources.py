@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from wattsched.instances.errors import NoticeWarning, naming, require_range
 from wattsched.instances.profiles import read_profiles
 from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.job_lists import first_arrival
+from wattsched.instances.traces.recorded import grown, using_gpus
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
@@ -21,7 +23,7 @@ from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import meant
 from wattsched.reading.tables import comments_of
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
-from wattsched.replay.jobs.trace import ELASTICITY, Submissions, Trace, submissions_of_durations
+from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
 from wattsched.report.imports import Entry, gpu_hours, overfull
 from wattsched.topology.cluster import Cluster
 
@@ -103,15 +105,6 @@ class JobSource:
     def traces(self, cluster: Cluster, seeds: Sequence[int] = (0,)) -> dict[int, Trace]:
         """Read the jobs: by seed, a trace in which they train the models that the file or the seed tells.
 
-        Errors are those of `submissions`.
-        """
-        submitted = self.submissions(cluster, seeds)
-        with naming(self.file):
-            return {seed: jobs.on(cluster) for seed, jobs in submitted.items()}
-
-    def submissions(self, cluster: Cluster, seeds: Sequence[int] = (0,)) -> dict[int, Submissions]:
-        """Read the jobs by seed, as they were submitted to a cluster.
-
         Raises
         ------
         ValueError
@@ -128,30 +121,49 @@ class JobSource:
         if self.tables is not None:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
         with naming(self.file):
-            before, jobs = self._within(self._read(profiles))
-            if self.form == LIST:
-                self._notice_freedom()
+            before, jobs = self._recorded(profiles)
             given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles, "history": before}
-            found = {s: submissions_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
+            found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
         if self.form == LIST:
             clock = first_arrival(self.file)
-            found = {s: replace(one, clock=clock) for s, one in found.items()}
+            found = {s: replace(trace, clock=clock) for s, trace in found.items()}
             self._notice_cuts(jobs, found[seeds[0]])
             if waited := [job for job in jobs if job.waited_s is not None]:
                 for entry in overfull(waited, cluster, clock):
                     warnings.warn(f"{self.file}: {entry.sentence()}", NoticeWarning, stacklevel=2)
         return found
 
-    def _notice_cuts(self, jobs: Sequence[TraceJob], submitted: Submissions) -> None:
+    def elsewhere(self, recorded_on: Cluster, growth: float = 0.0) -> Callable[[Cluster, int], Trace]:
+        """Read jobs that ran on a cluster; return what makes the trace of any cluster and seed of them.
+
+        `growth` is the part by which there are more (`instances.traces.recorded.grown`). Errors are those of
+        `traces`; a list that tells work is refused, too.
+        """
+        profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
+        with naming(self.file):
+            if not self.draws:
+                raise ValueError("tells work; this needs a list of what ran, with durations")
+            before, jobs = self._recorded(profiles)
+            jobs = using_gpus(jobs)
+        given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles, "history": before}
+        given["recorded_on"] = recorded_on
+        load = cache(partial(grown, jobs, growth))
+        return lambda cluster, seed: trace_of_durations(cluster, load(seed), seed=seed, **given)
+
+    def _recorded(self, profiles: Profiles) -> tuple[list[TraceJob], list[TraceJob]]:
+        """Jobs before the days, and jobs of the days, of a file that tells durations."""
+        if self.form == LIST:
+            self._notice_freedom()
+        return self._within(self._read(profiles))
+
+    def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
         """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""
         asked = {job.name: job for job in jobs}
-        given = zip(submitted.jobs, submitted.requested_gpus, strict=True)
-        cut = [(asked[job.name], gpus) for job, gpus in given if gpus < asked[job.name].gpus]
+        given = zip(trace.names, trace.requested_gpus.tolist(), strict=True)
+        cut = [(asked[name], gpus) for name, gpus in given if gpus < asked[name].gpus]
         if cut:
             lost_h = gpu_hours(replace(job, gpus=job.gpus - gpus) for job, gpus in cut)
-            message = (
-                f"{len(cut):,} of {len(submitted.jobs):,} jobs run as long on fewer GPUs than they asked for"
-            )
+            message = f"{len(cut):,} of {len(trace):,} jobs run as long on fewer GPUs than they asked for"
             why = "the profile of their model or the largest block of the cluster has no more"
             job, gpus = max(cut, key=lambda one: one[0].gpus)
             most = f"'{job.name}', which asks for most, runs on {gpus:,} instead of {job.gpus:,}"
@@ -175,7 +187,7 @@ class JobSource:
         message = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
         warnings.warn(message, NoticeWarning, stacklevel=3)
 
-    def _listed(self, cluster: Cluster, seeds: Sequence[int], profiles: Profiles) -> Submissions:
+    def _listed(self, cluster: Cluster, seeds: Sequence[int], profiles: Profiles) -> Trace:
         """Jobs of a list that tells their work."""
         if len(seeds) > 1:
             raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -13,8 +12,6 @@ from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.results.documents import read_document
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
-H_PER_YEAR = 8766.0
-
 
 class NodePrice(Strict):
     """Money for a node of a pool, in a year.
@@ -22,7 +19,7 @@ class NodePrice(Strict):
     Attributes
     ----------
     owned_year : float
-        To keep a node that is there today: rent, space, service, or what it would be sold for by the year.
+        To keep a node that is there today: rent, service, or what it could be sold for.
     bought_year : float, optional
         For one more; None where none can be had.
     gpus : int
@@ -35,16 +32,14 @@ class NodePrice(Strict):
 
 
 class PriceSheet(Strict):
-    """Prices of a site; they are its own, none is assumed.
+    """Prices of a site, which are its own: none is assumed.
 
     Attributes
     ----------
     nodes : dict of str to NodePrice
         By pool of the cluster, and by GPU type that can be bought.
-    kwh : float
-        Money for a kilowatt hour.
-    cap_kw_year : float
-        Money for a kilowatt of the power cap, in a year.
+    kwh, cap_kw_year : float
+        Money for a kilowatt hour, and for a kilowatt of the power cap in a year.
     job_h : float, optional
         Money that an hour of the completion time of a job is worth, from its arrival on.
     most_mean_h : float, optional
@@ -61,17 +56,14 @@ class PriceSheet(Strict):
 
     @model_validator(mode="after")
     def _one_value_of_time(self) -> Self:
-        refuse(self._faults())
-        return self
-
-    def _faults(self) -> Iterator[str]:
         if (self.job_h is None) == (self.most_mean_h is None):
             found = "neither" if self.job_h is None else "both"
-            yield f"job_h: give job_h or most_mean_h, one of the two, found {found}"
+            refuse([f"job_h: give job_h or most_mean_h, one of the two, found {found}"])
+        return self
 
     @property
     def job_s(self) -> float:
-        """Money for a second of a job's completion time; 0 where the mean alone is limited."""
+        """Money for a second of a job's completion time; 0 where only the mean is limited."""
         return (self.job_h or 0.0) / S_PER_H
 
     @property
@@ -81,7 +73,7 @@ class PriceSheet(Strict):
 
     @property
     def joule_s(self) -> float:
-        """Seconds of completion time that cost as much as a joule; 0 where the mean alone is limited."""
+        """Seconds of completion time that cost as much as a joule; 0 where only the mean is limited."""
         return self.joule / self.job_s if self.job_s else 0.0
 
 

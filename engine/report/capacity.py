@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from wattsched.report.saved import Interval
 from wattsched.report.terminal import Told
-from wattsched.report.wording import count, duration, listed, money, percent, quantity
-
-Status = Literal["replayed", "cannot win", "unlikely", "cannot run"]
+from wattsched.report.wording import count, duration, money, quantity
 
 SHOWN = 10
 """Candidates in the table; all are in the JSON."""
@@ -27,180 +26,125 @@ class Option:
     power_w : float or None
         The cap.
     status : {"replayed", "cannot win", "unlikely", "cannot run"}
-        What became of it: costs were found by replays; no schedule on it can cost as little as the best; it
-        would have to cost less than replays suggest by more than any of them does; it cannot run the jobs.
+        No schedule on one that cannot win costs as little as the best; an unlikely one would have to come
+        closer to its bound than any replay did.
     bound, estimate : float
-        No schedule costs less, and what is expected of the policy; infinite where the service level cannot
-        be kept.
-    cost : Interval, optional
-        Over the seeds that were replayed.
-    hardware, energy, cap, time : float
-        Parts of the cost; of one that was not replayed energy is that of the idle cluster.
-    mean_completion_s : float, optional
+        No schedule costs less, and what the policy is expected to cost; infinite where jobs are too late.
     seeds : int
-        Number of seeds replayed.
+        Number of seeds on which it was replayed.
+    cost : Interval, optional
+        Of one that was replayed on all seeds, as `parts` and `mean_completion_s`.
+    parts : dict of str to float
+        Hardware, energy, cap, and time, the worth of the completion time of jobs.
     why : str
-        Reason why it cannot run.
+        Reason why it cannot run the jobs.
     """
 
     nodes: dict[str, int]
     power_w: float | None
-    status: Status
+    status: str
     bound: float
     estimate: float
-    cost: Interval | None = None
-    hardware: float = 0.0
-    energy: float = 0.0
-    cap: float = 0.0
-    time: float = 0.0
-    mean_completion_s: float | None = None
     seeds: int = 0
+    cost: Interval | None = None
+    parts: dict[str, float] = field(default_factory=dict)
+    mean_completion_s: float | None = None
     why: str = ""
 
     def words(self) -> str:
         """Nodes and cap: ``4 A100, 2 H100, 41 kW``."""
         nodes = [f"{n} {pool}" for pool, n in self.nodes.items() if n]
-        return ", ".join([*nodes, *([] if self.power_w is None else [quantity(self.power_w, "W")])])
+        return ", ".join(nodes if self.power_w is None else [*nodes, quantity(self.power_w, "W")])
 
 
 @dataclass(frozen=True)
 class CapacityPlan:
-    """What cluster and cap to have for a load; money is by the year.
+    """What cluster and power cap to have for a load; money is by the year.
 
     Attributes
     ----------
     options : list of Option
-        By their cost where they were replayed on all seeds, others by their estimate.
+        By their estimates.
     best : Option or None
-        The cheapest; None where none keeps the service level.
+        The cheapest; None where on none jobs are in time.
     today : Option
-    gpu_worth : dict of str to float
-        Money that one more GPU of each pool saves at most in the relaxation, at the best.
-    kw_worth : float or None
-        The same of a kilowatt; None without caps.
-    jobs : int
-    growth, days : float
-        Part by which jobs are more than in the trace, and days that these stand for.
+    worth : dict of str to float
+        What one more GPU of each pool, and a kilowatt, saves at most in the relaxation, at the best.
+    growth : float
+        Part by which jobs are more than in the trace.
     seeds : list of int
     policy, currency : str
     most_mean_h : float, optional
-        The service level.
+        Most hours of the mean completion time.
     """
 
     options: list[Option]
     best: Option | None
     today: Option
-    gpu_worth: dict[str, float]
-    kw_worth: float | None
-    jobs: int
+    worth: dict[str, float]
     growth: float
-    days: float
     seeds: list[int]
     policy: str
     currency: str = ""
     most_mean_h: float | None = None
-    assumptions: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values by name."""
-        return asdict(self)
+        """Plain values by name; None for what is infinite."""
+        found = asdict(self)
+        for one in (*found["options"], found["best"] or {}, found["today"]):
+            one |= {name: None for name in ("bound", "estimate") if one.get(name) == math.inf}
+        return found
+
+    def money(self, amount: float) -> str:
+        """Amount in words."""
+        return money(amount, self.currency)
 
 
 def verdict(plan: CapacityPlan) -> str:
     """Say what to have, what it costs, and what today's cluster would cost."""
-    over = f" over {count(len(plan.seeds), 'seed')}" if len(plan.seeds) > 1 else ""
-    if (best := plan.best) is None:
-        assert plan.most_mean_h is not None
-        return f"no candidate keeps a mean completion of {plan.most_mean_h:g} h"
-    assert best.cost is not None
-    told = f"{_change(plan)}: {_cost(plan, best.cost)} a year{over}"
-    if best is plan.today:
-        return told
-    if plan.today.cost is None:
-        return f"{told}; today's cluster {plan.today.why}"
-    late = plan.most_mean_h is not None and plan.today.estimate == float("inf")
-    return f"{told}; today's cluster would cost {_money(plan, plan.today.cost.mean)}{', too late' * late}"
-
-
-def _change(plan: CapacityPlan) -> str:
-    """What to do with today's cluster: ``buy 2 nodes of H100, ask for a cap of 41 kW``."""
-    assert plan.best is not None
-    parts = []
-    for pool, n in plan.best.nodes.items():
-        if more := n - plan.today.nodes[pool]:
-            verb = "buy" if more > 0 else "power down"
-            parts.append(f"{verb} {count(abs(more), 'node')} of {pool}")
+    if plan.best is None or plan.best.cost is None:
+        return f"on no candidate jobs have a mean completion time of {plan.most_mean_h:g} h or less"
+    cost, there = plan.best.cost, plan.today.nodes
+    changes = [
+        f"{'buy' if n > there[pool] else 'power down'} {count(abs(n - there[pool]), 'node')} of {pool}"
+        for pool, n in plan.best.nodes.items()
+        if n != there[pool]
+    ]
     if plan.best.power_w is not None and plan.best.power_w != plan.today.power_w:
-        parts.append(f"ask for a cap of {quantity(plan.best.power_w, 'W')}")
-    return ", ".join(parts) or "keep today's cluster"
-
-
-def _money(plan: CapacityPlan, amount: float) -> str:
-    return money(amount, plan.currency)
-
-
-def _cost(plan: CapacityPlan, cost: Interval) -> str:
-    if cost.low is None or cost.high is None:
-        return _money(plan, cost.mean)
-    return f"{_money(plan, cost.mean)} ({_money(plan, cost.low)} to {_money(plan, cost.high)})"
+        changes.append(f"ask for a cap of {quantity(plan.best.power_w, 'W')}")
+    told = f"{', '.join(changes) or 'keep what there is'}: {plan.money(cost.mean)} a year"
+    if cost.low is not None and cost.high is not None:
+        told += f", between {money(cost.low)} and {money(cost.high)} over {count(len(plan.seeds), 'seed')}"
+    if plan.best is plan.today or plan.today.cost is None:
+        return told
+    late = ", where jobs are too late" if plan.today.estimate == math.inf else ""
+    return f"{told}; today's cluster would cost {plan.money(plan.today.cost.mean)}{late}"
 
 
 def tables_of(plan: CapacityPlan) -> list[Told]:
-    """Tables of the candidates, of what the best one costs and of what more would be worth."""
-    return [candidates(plan), *([parts(plan), worth(plan)] if plan.best else [])]
-
-
-def candidates(plan: CapacityPlan) -> Told:
-    """Build the table of the candidates that cost least."""
-    columns = ["candidate", ">cost a year", ">no schedule below", ">mean completion", "", ">seeds"]
+    """Tables of the candidates that cost least, of what makes the costs, and of what more would save."""
+    columns = ["", ">cost a year", ">at least", ">completion", ""]
     rows = [
         [
             one.words(),
-            _money(plan, one.cost.mean) if one.cost else f"about {_money(plan, one.estimate)}",
-            _money(plan, one.bound),
+            plan.money(one.cost.mean) if one.cost else f"about {plan.money(one.estimate)}",
+            plan.money(one.bound),
             "" if one.mean_completion_s is None else duration(one.mean_completion_s),
-            one.status,
-            str(one.seeds or ""),
+            f"{one.status} ({one.seeds})" if one.seeds else one.status,
         ]
         for one in plan.options[:SHOWN]
-        if one.estimate < float("inf") or one.cost
+        if not one.why and one.estimate < math.inf
     ]
     tally = Counter(one.status for one in plan.options)
-    told = ", ".join(f"{n:,} {status}" for status, n in tally.items())
-    return "Candidates", f"{len(plan.options):,}: {told}", columns, rows
-
-
-def parts(plan: CapacityPlan) -> Told:
-    """Build the table of what makes the cost of the best and of today's cluster."""
-    names = ("hardware", "energy", "cap", "time")
-    shown = [("best", plan.best), ("today", plan.today)]
-    rows = [
-        [name, one.words(), *(_money(plan, getattr(one, part)) for part in names)]
-        for name, one in shown
-        if one is not None and one.cost is not None
-    ]
-    return "Costs", "a year; time is what the completion time of jobs is worth", ["", "cluster", *(
-        f">{name}" for name in names)], rows  # fmt: skip
-
-
-def worth(plan: CapacityPlan) -> Told:
-    """Build the table of what one GPU or kilowatt more would save."""
-    rows = [[f"1 GPU of {pool}", _money(plan, amount)] for pool, amount in plan.gpu_worth.items()]
-    if plan.kw_worth is not None:
-        rows.append(["1 kW of the cap", _money(plan, plan.kw_worth)])
-    note = "a year, at most, by the prices of the bound; without what it costs itself"
-    return "One more would save", note, ["", ">saved"], rows
-
-
-def gone(plan: CapacityPlan) -> list[str]:
-    """Say why candidates cannot run the jobs, a line for each reason."""
-    by_reason: dict[str, list[str]] = {}
-    for one in plan.options:
-        if one.why:
-            by_reason.setdefault(one.why, []).append(one.words())
-    return [f"{listed(names, most=4)}: {why}" for why, names in by_reason.items()]
-
-
-def share_replayed(plan: CapacityPlan) -> str:
-    """Return the part of the replays of all candidates that were made."""
-    return percent(sum(one.seeds for one in plan.options) / (len(plan.options) * len(plan.seeds)))
+    note = f"{', '.join(f'{n:,} {status}' for status, n in tally.items())}; at least: under any schedule"
+    tables: list[Told] = [("Candidates", note, columns, rows)]
+    known = {
+        f"{name}: {one.words()}": one for name, one in (("today", plan.today), ("best", plan.best)) if one
+    }
+    names = [*plan.today.parts]
+    parts = [[name, *(plan.money(one.parts[part]) for part in names)] for name, one in known.items()]
+    tables.append(("Costs", "a year", ["", *(f">{name}" for name in names)], parts))
+    if plan.worth:
+        more = [[f"1 {name}", plan.money(amount)] for name, amount in plan.worth.items()]
+        tables.append(("One more saves", "a year, at most, beside its own cost", ["", ">money"], more))
+    return tables

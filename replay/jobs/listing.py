@@ -29,7 +29,7 @@ from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.inputs import listed
 from wattsched.reading.tables import SMALLEST, Row, csv_lines, rows_of
-from wattsched.replay.jobs.trace import Submissions
+from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster
 
 COLUMNS = ("job", "arrival_s", "work", "requested_gpus")
@@ -47,7 +47,7 @@ def read_listing(
     cluster: Cluster,
     tables: Mapping[str, OptionTable] | None = None,
     profiles: Profiles = CATALOGUE,
-) -> Submissions:
+) -> Trace:
     """Read a list of jobs; a ValueError has the line and column of what is malformed, or of no use here."""
     tables = tables or {}
     jobs: dict[str, Job] = {}
@@ -61,7 +61,7 @@ def read_listing(
         requests.append(_request(row, job, cluster))
     if not jobs:
         raise ValueError(f"{path}: has no job")
-    return Submissions(list(jobs.values()), arrivals, requests, tables, profiles)
+    return trace_of(cluster, list(jobs.values()), arrivals, requests, tables, profiles)
 
 
 def read_tables(path: str | Path) -> dict[str, OptionTable]:

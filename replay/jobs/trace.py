@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -160,48 +159,6 @@ class Trace:
         return np.asarray(same & (held != WAIT) & (rows != WAIT))
 
 
-@dataclass(frozen=True)
-class Submissions:
-    """Jobs as users submit them, which may run on any cluster.
-
-    Attributes
-    ----------
-    jobs : sequence of Job
-        Their work is in units that do not depend on the cluster.
-    arrival_s, requested_gpus : sequences
-        In the order of the jobs.
-    tables, profiles
-        What their models and options are.
-    records : sequence of TraceJob
-        The jobs as they were recorded, in the same order; empty where none was.
-    history, clock
-        As in `Trace`.
-    """
-
-    jobs: Sequence[Job]
-    arrival_s: Sequence[float]
-    requested_gpus: Sequence[int]
-    tables: Mapping[str, OptionTable] = field(default_factory=dict)
-    profiles: Profiles = CATALOGUE
-    records: Sequence[TraceJob] = ()
-    history: Sequence[TraceJob] = ()
-    clock: datetime | None = None
-
-    def on(self, cluster: Cluster) -> Trace:
-        """Make a trace of the jobs on a cluster; errors as `trace_of`."""
-        trace = trace_of(cluster, self.jobs, self.arrival_s, self.requested_gpus, self.tables, self.profiles)
-        order = np.argsort(self.arrival_s, kind="stable").tolist()
-        records = tuple(self.records[i] for i in order) if self.records else ()
-        users = tuple(job.user for job in records)
-        return replace(
-            trace,
-            users=users if any(users) else (),
-            records=records,
-            history=tuple(self.history),
-            clock=self.clock,
-        )
-
-
 def trace_of(
     cluster: Cluster,
     jobs: Sequence[Job],
@@ -282,22 +239,9 @@ def trace_of_durations(
     elasticity: int = ELASTICITY,
     profiles: Profiles = CATALOGUE,
     history: Sequence[TraceJob] = (),
+    recorded_on: Cluster | None = None,
 ) -> Trace:
-    """Make a trace of jobs of which only duration and GPU count are known, as `submissions_of_durations`."""
-    given: dict[str, Any] = {"seed": seed, "elasticity": elasticity, "profiles": profiles, "history": history}
-    return submissions_of_durations(cluster, recorded, **given).on(cluster)
-
-
-def submissions_of_durations(
-    cluster: Cluster,
-    recorded: Sequence[TraceJob],
-    *,
-    seed: int = 0,
-    elasticity: int = ELASTICITY,
-    profiles: Profiles = CATALOGUE,
-    history: Sequence[TraceJob] = (),
-) -> Submissions:
-    """Find out what jobs do of which only duration and GPU count are known.
+    """Make a trace of jobs of which only duration and GPU count are known.
 
     Each trains the model that the trace names, or one of the catalogue that runs on the GPUs asked for,
     chosen by a hash of the seed and its name (`instances.traces.roster.starts_of`). Its work is what that
@@ -306,8 +250,6 @@ def submissions_of_durations(
 
     Parameters
     ----------
-    cluster : Cluster
-        On which the durations were recorded.
     elasticity : int
         It may use from this part of the GPUs asked for to this multiple of them, at most 64; with 1 also no
         other GPU type than the trace names.
@@ -315,6 +257,8 @@ def submissions_of_durations(
         Models that jobs may train: the catalogue's, or those in their place.
     history : sequence of TraceJob
         Jobs that arrived before them, from which policies may learn.
+    recorded_on : Cluster, optional
+        That which the durations are of, where it is another one.
 
     Raises
     ------
@@ -322,7 +266,8 @@ def submissions_of_durations(
         When no model of the catalogue, or none that a job names, runs on the cluster, or no job uses a GPU.
     """
     recorded = sorted(using_gpus(recorded), key=lambda j: (j.submitted_s, j.name))
-    roster = Roster(cluster, pools_of(cluster), profiles=profiles)
+    there = recorded_on or cluster
+    roster = Roster(there, pools_of(there), profiles=profiles)
     starts, jobs = starts_of(roster, recorded, seed), []
     for job, start in zip(recorded, starts, strict=True):
         try:
@@ -330,14 +275,11 @@ def submissions_of_durations(
         except ValidationError:
             told = f"a duration of {job.duration_s:g} s is beyond what can be replayed"
             raise ValueError(f"job '{job.name}': {told}") from None
-    return Submissions(
-        jobs,
-        [job.submitted_s for job in recorded],
-        [start.gpus for start in starts],
-        profiles=profiles,
-        records=recorded,
-        history=[job for job in history if job.gpus > 0 and job.duration_s > 0],
-    )
+    arrivals, requested = [job.submitted_s for job in recorded], [start.gpus for start in starts]
+    trace = trace_of(cluster, jobs, arrivals, requested, profiles=profiles)
+    users = tuple(job.user for job in recorded)
+    before = tuple(job for job in history if job.gpus > 0 and job.duration_s > 0)
+    return replace(trace, users=users if any(users) else (), records=tuple(recorded), history=before)
 
 
 def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
