@@ -27,8 +27,8 @@ from wattsched.topology.cluster import Cluster
 
 TOLERANCE = 0.01
 """Part of the cost by which what is not replayed may be cheaper, as far as replays tell."""
-MOST_CUTS = 4
-"""Candidates for which prices are found."""
+MOST_CUTS = 2
+"""Candidates for which prices are found, besides the best one."""
 FEWEST = 3
 """Candidates that are replayed before what they come to says anything of others."""
 FINALISTS = 3
@@ -165,13 +165,17 @@ class _Study:
             unknown = [k for k in range(len(floor)) if k not in runs and k not in self.why]
             left = [k for k in unknown if floor[k] < goal]
             if not left or (len(runs) >= FEWEST and least[left].min() >= goal):
-                return self._final()
+                break
             k = min(left, key=lambda one: (expected[one], floor[one]))
             if k not in cuts and len(cuts) < MOST_CUTS:
                 cuts.add(k)
                 self.costs.cut(k)
             else:
                 self._replay(k, self.seeds[:1])
+        best = self._final()
+        if best is not None and best not in cuts:
+            self.costs.cut(best)
+        return best
 
     def _final(self) -> int | None:
         """Replay the best on all seeds; return the cheapest, None where all are too late."""

@@ -32,8 +32,9 @@ from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster
 
 YEAR_S = 8766 * S_PER_H
-RIDGE = 0.1
-"""Squared logarithm of bounds up to which little is made of replays that come to more over larger ones."""
+TILT, RIDGE = 1.0, 0.1
+"""Rise of the logarithm of what replays come to over a bound with that of the bound, before they tell, and how
+much is made of it, as a sum of squared logarithms: where GPUs are scarce, knowing the future is worth more."""
 
 
 class Run(NamedTuple):
@@ -119,7 +120,8 @@ class Costs:
         known, (seconds, joules) = [*runs], np.array([*runs.values()]).T
         over = np.log(np.maximum(seconds + self.prices.joule_s * joules, 1.0) / bound_s[known])
         size = np.log(bound_s) - np.log(bound_s[known]).mean()
-        line = over.mean() + size * (size[known] @ over) / (size[known] @ size[known] + RIDGE)
+        tilt = (RIDGE * TILT + size[known] @ over) / (RIDGE + size[known] @ size[known])
+        line = over.mean() + max(0.0, tilt) * size
         spread = min(0.0, float((over - line[known]).min()))
         expected, least = (
             self._cost(bound_s[:, None] * np.exp(np.maximum(line + off, 0.0))[:, None], float(joules.mean()))

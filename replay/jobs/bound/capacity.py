@@ -27,7 +27,7 @@ from wattsched.topology.arrays import FloatArray
 
 SLOTS = 24
 """Slots of time of a cut: with twice as many a bound is a few percent higher, and takes twice as long."""
-LEAST_LEVEL = 5e-3
+LEAST_LEVEL = 1e-2
 """Rise of a cut at its own cluster below which its prices are good enough."""
 LEAST_W, LONGEST_S = 1e-3, 1e9
 """Least watts that a cap leaves to jobs, as an amount is above 0, and a period longer than any trace."""
@@ -62,7 +62,8 @@ class CapacityBound:
     Parameters
     ----------
     workloads : sequence of Workload
-        Of each seed, on the same pools, with the options of the largest cluster.
+        Of each seed, on the same pools and with the same first and last arrival; with the options of the
+        largest cluster.
     joule_price : float
         Seconds of completion time, summed over jobs, that a joule counts for.
     capped : bool
