@@ -44,36 +44,31 @@ OTHERS = (
 """Settings that are none of the command's: the price sheet tells what energy costs, and no node sleeps."""
 
 
-class Several(ParamType):
-    """Whole numbers, and ranges of them with a step, between commas: ``0,2,4`` or ``20000-40000:2500``."""
+class Numbers(ParamType):
+    """Whole numbers and ranges between commas, ``0,2,4`` or ``20-40:5``; `of` a pool, ``POOL=NUMBERS``."""
 
     name = "numbers"
 
+    def __init__(self, *, of: bool = False) -> None:
+        self.of = of
+
     def read(self, value: Any) -> Any:
-        """Read the numbers, ascending."""
+        """Read the numbers, ascending, and the pool."""
+        pool, equals, numbers = str(value).rpartition("=")
+        if self.of != bool(pool and equals):
+            raise ValueError(f"'{value}' is not POOL=NUMBERS" if self.of else f"'{value}' names a pool")
         found = set[int]()
-        for part in str(value).split(","):
+        for part in numbers.split(","):
             ends = re.fullmatch(r"\s*(\d{1,12})(?:-(\d{1,12})(?::(\d{1,12}))?)?\s*", part)
-            if not ends:
+            first, last, step = (
+                (0, 0, 0) if ends is None else map(int, (ends[1], ends[2] or ends[1], ends[3] or 1))
+            )
+            if not step or last < first:
                 raise ValueError(f"'{part}' is neither a whole number nor a range such as 2-8 or 2-8:2")
-            first, last, step = int(ends[1]), int(ends[2] or ends[1]), int(ends[3] or 1)
-            if last < first or not step:
-                raise ValueError(f"'{part}' {'ends before it begins' if step else 'has no step'}")
             if (last - first) // step >= MOST_NUMBERS:
                 raise ValueError(f"'{part}' has more than {MOST_NUMBERS:,} numbers; a step makes it fewer")
             found.update(range(first, last + 1, step))
-        return sorted(found)
-
-
-class Nodes(Several):
-    """``POOL=NUMBERS``: numbers of nodes of a pool."""
-
-    def read(self, value: Any) -> tuple[str, list[int]]:
-        """Read the pool and the numbers."""
-        pool, equals, numbers = str(value).rpartition("=")
-        if not equals or not pool:
-            raise ValueError(f"'{value}' is not POOL=NUMBERS, such as A100=2-8")
-        return pool, super().read(numbers)
+        return (pool, sorted(found)) if self.of else sorted(found)
 
 
 @click.command("capacity", cls=Described, sections=policies_known)
@@ -84,12 +79,12 @@ class Nodes(Several):
 @click.option(
     "--try",
     "tried",
-    type=Nodes(),
+    type=Numbers(of=True),
     metavar="POOL=N-M:STEP",
     multiple=True,
     help="Numbers of nodes to consider of a pool, or of a GPU type of the prices; others stay as they are.",
 )
-@click.option("--caps", type=Several(), metavar="N-M:STEP", help="Watts of the power caps to consider.")
+@click.option("--caps", type=Numbers(), metavar="N-M:STEP", help="Watts of the power caps to consider.")
 @click.option("--growth", type=Number(0, most=1_000), default=0.0, help="Percent of jobs that come on top.")
 @click.option(
     "--policy", default="sizing", metavar="P", shell_complete=completing(replay_policies), help="Who decides."

@@ -33,8 +33,9 @@ from wattsched.topology.cluster import Cluster
 
 YEAR_S = 8766 * S_PER_H
 TILT, RIDGE = 1.0, 0.1
-"""Rise of the logarithm of what replays come to over a bound with that of the bound, before they tell, and how
-much is made of it, as a sum of squared logarithms: where GPUs are scarce, knowing the future is worth more."""
+"""How fast what replays come to over a bound rises with the bound, in logarithms, before they tell, and how
+much is made of that: where GPUs are scarce, knowing the future is worth more. The unit is that of a sum of
+squared logarithms of bounds."""
 
 
 class Run(NamedTuple):

@@ -23,7 +23,7 @@ SIZES = (1, 2, 3)
 
 
 def load(seed: int, nodes: int) -> Trace:
-    """Up to eight jobs, the same on all clusters, the first and last of which arrive when those of others do."""
+    """Up to eight jobs, the same on all clusters; the first and the last arrive when those of others do."""
     draw = np.random.default_rng(seed)
     jobs, requests = [], []
     arrival_s = [0.0, 900.0, *draw.uniform(0.0, 900.0, int(draw.integers(0, 7))).tolist()]
