@@ -30,7 +30,7 @@ from wattsched.cli.replay_options import (
 )
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
-from wattsched.report.capacity import tables_of, verdict
+from wattsched.report.capacity import reasons_against, tables_of, verdict
 from wattsched.report.terminal import console, heading, line, table
 
 if TYPE_CHECKING:
@@ -147,4 +147,6 @@ def command(
         for title, note, columns, rows in tables_of(plan):
             heading(out, title, note)
             table(out, columns, rows)
+        for reason in reasons_against(plan):
+            line(out, f"cannot run: {reason}")
     return INFEASIBLE if plan.best is None else None

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from wattsched.instances.errors import require_range
 from wattsched.reading.arguments import require_types
-from wattsched.replay.jobs.caps import CapError
 from wattsched.replay.jobs.policies import PRICED, base_of, require_policy, shares
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.candidates import Candidate, Site
@@ -161,7 +160,7 @@ class _Study:
             runs = {k: done[0] for k, done in self.runs.items()}
             expected, least = self.costs.suggested(runs)
             goal = (1 - TOLERANCE) * min(self.costs.of(k, [run]) for k, run in runs.items())
-            floor = self.costs.floor()[:, 0]
+            floor = self.costs.floor(slice(1))
             unknown = [k for k in range(len(floor)) if k not in runs and k not in self.why]
             left = [k for k in unknown if floor[k] < goal]
             if not left or (len(runs) >= FEWEST and least[left].min() >= goal):
@@ -193,29 +192,23 @@ class _Study:
         """Replay a candidate on those seeds that are new to it, or find out why it cannot run the jobs."""
         one, done = self.candidates[k], self.runs.pop(k, [])
         settings = replace(self.settings, power_w=one.power_w)
-        for seed in seeds[len(done) :]:
-            if k in self.why:
-                return
-            try:
-                trace = self.trace_on(self._clusters[one.nodes], seed)
-            except ValueError as error:  # A job fits nowhere.
-                self.why[k] = str(error)
-                return
-            run = replay_jobs({seed: trace}, [self.policy], settings=settings, progress=self.progress)
-            try:
+        try:
+            for seed in seeds[len(done) :] if k not in self.why else ():
+                traces = {seed: self.trace_on(self._clusters[one.nodes], seed)}
+                run = replay_jobs(traces, [self.policy], settings=settings, progress=self.progress)
                 ((_, outcome),) = run
-            except CapError as error:
-                self.why[k] = str(error)
-                return
-            done = [*done, Run.of(outcome, float(self.costs.idle_w[k]))]
-        self.runs[k] = done
+                done = [*done, Run.of(outcome, float(self.costs.idle_w[k]))]
+        except ValueError as error:  # A job fits nowhere, or not within the cap.
+            self.why[k] = str(error)
+        if k not in self.why:
+            self.runs[k] = done
 
     def options(self, best: int | None) -> list[Option]:
         """Say what became of each candidate.
 
         Costs of those that were not replayed on all seeds are moved by as much as these move the best.
         """
-        floor, most, moved = self.costs.floor().mean(axis=1), math.inf, 0.0
+        floor, most, moved = self.costs.floor(), math.inf, 0.0
         expected, _ = self.costs.suggested({k: done[0] for k, done in self.runs.items()})
         if best is not None:
             most, first = (self.costs.of(best, self.runs[best][:n]) for n in (None, 1))

@@ -101,15 +101,16 @@ class Costs:
         """Find prices for a candidate, which bound the costs of all."""
         self._bound.add(self._gpus[candidate], float(self._spare_w[candidate]))
 
-    def floor(self) -> FloatArray:
-        """Costs that no schedule is below, shape (n_candidates, n_seeds); infinite where all are too late."""
-        return self._cost(self._bound.at(self._gpus, self._spare_w), self._least_j)
+    def floor(self, seeds: slice = slice(None)) -> FloatArray:
+        """Mean costs over seeds that no schedule is below; infinite where jobs are too late on the mean."""
+        bound_s = self._bound.at(self._gpus, self._spare_w)[:, seeds].mean(axis=1)
+        return self._cost(self.fixed, bound_s, float(self._least_j[seeds].mean()))
 
     def of(self, candidate: int, runs: Sequence[Run]) -> float:
-        """Mean cost of a candidate over replays; infinite where they are too late on the mean."""
+        """Mean cost of a candidate over replays; infinite where jobs are too late on the mean."""
         seconds, joules = np.mean(runs, axis=0).tolist()
-        value_s = np.full((len(self.fixed), 1), seconds + self.prices.joule_s * joules)
-        return float(self._cost(value_s, joules)[candidate, 0])
+        value_s = np.array(seconds + self.prices.joule_s * joules)
+        return float(self._cost(self.fixed[candidate], value_s, joules))
 
     def suggested(self, runs: Mapping[int, Run]) -> tuple[FloatArray, FloatArray]:
         """Costs on the first seed as replays suggest them by their bounds, and the least that they suggest.
@@ -123,12 +124,12 @@ class Costs:
         size = np.log(bound_s) - np.log(bound_s[known]).mean()
         tilt = (RIDGE * TILT + size[known] @ over) / (RIDGE + size[known] @ size[known])
         line = over.mean() + max(0.0, tilt) * size
-        spread = min(0.0, float((over - line[known]).min()))
+        luckiest = line + min(0.0, float((over - line[known]).min()))
         expected, least = (
-            self._cost(bound_s[:, None] * np.exp(np.maximum(line + off, 0.0))[:, None], float(joules.mean()))
-            for off in (0.0, spread)
+            self._cost(self.fixed, bound_s * np.exp(np.maximum(part, 0.0)), float(joules.mean()))
+            for part in (line, luckiest)
         )
-        return expected[:, 0], least[:, 0]
+        return expected, least
 
     def parts(self, candidate: int, runs: Sequence[Run]) -> dict[str, Any]:
         """Return what a candidate's replays cost and the parts of it, by the fields of an `Option`."""
@@ -152,9 +153,9 @@ class Costs:
         saved = per_s * np.append(cut.gpu_s, 1e3 * cut.watt_s)
         return {name: amount for name, amount in zip(names, saved.tolist(), strict=True) if amount > 0}
 
-    def _cost(self, value_s: FloatArray, joules: FloatArray | float) -> FloatArray:
-        """Costs at values of completion time and energy together, shape (n_candidates, n)."""
-        fixed, prices = self.fixed[:, None], self.prices
+    def _cost(self, fixed: FloatArray, value_s: FloatArray, joules: float) -> FloatArray:
+        """Costs at values of completion time and energy together, in seconds summed over jobs."""
+        prices = self.prices
         if prices.most_mean_h is None:
             return np.asarray(fixed + self._times * prices.job_s * value_s)
         in_time = value_s <= prices.most_mean_h * S_PER_H * self._jobs * (1 + 1e-9)
@@ -163,10 +164,8 @@ class Costs:
 
 def _gpus(cluster: Cluster, pools: Sequence[str]) -> list[float]:
     """GPUs of each pool that take jobs."""
-    found = dict.fromkeys(pools, 0.0)
-    for node in cluster.nodes:
-        found[str(node.pool)] += node.gpus - len(node.unavailable)
-    return [*found.values()]
+    nodes = [(node.pool, node.gpus - len(node.unavailable)) for node in cluster.nodes]
+    return [float(sum(gpus for pool, gpus in nodes if pool == name)) for name in pools]
 
 
 def _most_w(trace: Trace, pools: Sequence[str]) -> list[float]:

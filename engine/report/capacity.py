@@ -9,7 +9,7 @@ from typing import Any
 
 from wattsched.report.saved import Interval
 from wattsched.report.terminal import Told
-from wattsched.report.wording import count, duration, money, quantity
+from wattsched.report.wording import count, duration, money, quantity, reasons
 
 SHOWN = 10
 """Candidates in the table; all are in the JSON."""
@@ -119,6 +119,11 @@ def verdict(plan: CapacityPlan) -> str:
         return told
     late = ", where jobs are too late" if plan.today.estimate == math.inf else ""
     return f"{told}; today's cluster would cost {plan.money(plan.today.cost.mean)}{late}"
+
+
+def reasons_against(plan: CapacityPlan) -> list[str]:
+    """Say why candidates cannot run the jobs."""
+    return reasons({one.words(): one.why for one in plan.options if one.why})
 
 
 def tables_of(plan: CapacityPlan) -> list[Told]:

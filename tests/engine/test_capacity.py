@@ -180,6 +180,7 @@ def test_a_malformed_price_sheet_is_named(tmp_path: Path, change: dict[str, obje
         ({"settings": ReplaySettings()}, "`power_w`: the prices have cap_kw_year"),
         ({"settings": ReplaySettings(power_w=3e3, sleep_after_s=5.0)}, "settings: neither a budget nor"),
         ({"settings": ReplaySettings(power_w=100.0)}, "cluster: that of today cannot run the jobs: its cap"),
+        ({"settings": ReplaySettings(power_w=650.0)}, "cannot run the jobs: power_w: is too low for policy"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(source: JobSource, more: dict[str, object], said: str) -> None:
