@@ -28,9 +28,10 @@ TOLERANCE = 0.01
 """Part of the cost by which what is not replayed may be cheaper, as far as replays tell."""
 MOST_CUTS = 2
 """Candidates for which prices are found, besides the best one."""
-FEWEST = 3
-"""Candidates that are replayed before what they come to says anything of others."""
-FINALISTS = 3
+FEWEST, MOST, PART = 3, 6, 1 / 30
+"""Candidates that are replayed before what they come to says anything of others, and most that are searched:
+so many or, of large studies, a part of all replays that there are."""
+FINALISTS = 2
 """Candidates at most that are replayed on all seeds, of those within `TOLERANCE` of the best on the first."""
 
 
@@ -124,6 +125,8 @@ class _Study:
         Replays by candidate, in the order of the seeds; the search is on the first.
     why : dict of int to str
         Candidates that cannot run the jobs.
+    open : set of int
+        Candidates that may still be better, for all that replays tell.
     """
 
     site: Site
@@ -135,6 +138,7 @@ class _Study:
     progress: Progress
     runs: dict[int, list[Run]] = field(default_factory=dict)
     why: dict[int, str] = field(default_factory=dict)
+    open: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._clusters = {one.nodes: self.site.with_nodes(one.nodes) for one in self.candidates}
@@ -154,7 +158,7 @@ class _Study:
         self._replay(0, self.seeds)
         if 0 in self.why:
             raise ValueError(f"cluster: that of today cannot run the jobs: {self.why[0]}")
-        cuts = {0}
+        cuts, most = {0}, max(MOST, PART * len(self.candidates) * len(self.seeds))
         self.costs.cut(0)
         while True:
             runs = {k: done[0] for k, done in self.runs.items()}
@@ -163,7 +167,8 @@ class _Study:
             floor = self.costs.floor(slice(1))
             unknown = [k for k in range(len(floor)) if k not in runs and k not in self.why]
             left = [k for k in unknown if floor[k] < goal]
-            if not left or (len(runs) >= FEWEST and least[left].min() >= goal):
+            self.open = {k for k in left if least[k] < goal}
+            if not left or len(runs) >= most or (len(runs) >= FEWEST and not self.open):
                 break
             k = min(left, key=lambda one: (expected[one], floor[one]))
             if k not in cuts and len(cuts) < MOST_CUTS:
@@ -218,7 +223,8 @@ class _Study:
             runs = self.runs.get(k, [])
             whole = len(runs) == len(self.seeds)
             cost = self.costs.of(k, runs) if runs else float(expected[k])
-            status = "replayed" if runs else "cannot win" if floor[k] >= most else "unlikely"
+            status = "replayed" if runs else "open" if k in self.open else "unlikely"
+            status = "cannot win" if not runs and floor[k] >= most else status
             options.append(
                 Option(
                     nodes=dict(zip(self.site.pools, one.nodes, strict=True)),

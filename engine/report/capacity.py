@@ -25,9 +25,9 @@ class Option:
         Nodes of each pool.
     power_w : float or None
         The cap.
-    status : {"replayed", "cannot win", "unlikely", "cannot run"}
+    status : {"replayed", "cannot win", "unlikely", "open", "cannot run"}
         No schedule on one that cannot win costs as little as the best; an unlikely one would have to come
-        closer to its bound than any replay did.
+        closer to its bound than any replay did, and one that is open would not, but replays were enough.
     bound, estimate : float
         No schedule costs less, and what the policy is expected to cost; infinite where jobs are too late.
     seeds : int
