@@ -6,15 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.errors import require_known, require_range
+from wattsched.instances.errors import naming, require_known, require_range
 from wattsched.instances.gpu_names import stated_gpu_type
 from wattsched.reading.inputs import listed
 from wattsched.replaying.price_sheet import PriceSheet
 from wattsched.topology.cluster import Cluster, Node
 from wattsched.topology.pools import pools_of
+
+MOST = 10_000
+"""Candidates."""
 
 
 class Candidate(NamedTuple):
@@ -55,7 +59,8 @@ class Site:
     @cached_property
     def _new(self) -> dict[str, Cluster]:
         """One node of each type that is not there today."""
-        kinds = {pool: stated_gpu_type(pool) for pool in self.pools if pool not in self.owned}
+        with naming("prices"):
+            kinds = {pool: stated_gpu_type(pool) for pool in self.pools if pool not in self.owned}
         return {
             pool: homogeneous_cluster(1, self.prices.nodes[pool].gpus, name, kind=kind)
             for pool, (name, kind) in kinds.items()
@@ -77,7 +82,10 @@ class Site:
             if self.prices.nodes[pool].bought_year is None and max(counts) > there[pool]:
                 told = f"there are {there[pool]}, and the prices have no bought_year for more"
                 raise ValueError(f"nodes: {pool}: {told}, got {max(counts)}")
-        for counts in product(*(nodes.get(pool, [n]) for pool, n in there.items())):
+        every = [nodes.get(pool, [n]) for pool, n in there.items()]
+        many = prod(map(len, every)) * len(caps_w)
+        require_range(many <= MOST, "nodes", f"{MOST:,} candidates at most, caps included", f"{many:,}")
+        for counts in product(*every):
             yield from (Candidate(counts, power_w) for power_w in caps_w if any(counts))
 
     def with_nodes(self, nodes: Sequence[int], *, flat: bool = False) -> Cluster:

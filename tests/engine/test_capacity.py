@@ -172,6 +172,10 @@ def test_a_malformed_price_sheet_is_named(tmp_path: Path, change: dict[str, obje
         ({"nodes": {"H100": [1]}}, "nodes: pool: 'H100' is not known"),
         ({"nodes": {"V100": [-1]}}, "nodes: V100: must be 0 or more"),
         ({"nodes": {"V100": []}}, "nodes: V100: must be 0 or more"),
+        (
+            {"nodes": {"V100": [*range(100)], "A100": [*range(99)]}},
+            "nodes: must be 10,000 candidates at most",
+        ),
         ({"caps_w": [0.0]}, "caps_w: must be above 0 and finite"),
         ({"growth": -0.1}, "growth: must be at least 0"),
         ({"seeds": ()}, "seeds: must be one at least"),
