@@ -89,21 +89,21 @@ class Costs:
         self.fixed = self._hardware + self._idle + self._cap
         workloads = [Workload.of(**parts_of(trace, energy=True)) for trace in largest]
         self._pools = workloads[0].pools
-        self._gpus = np.array([_gpus(cluster, self._pools) for cluster in of])
+        gpus = np.array([_gpus(cluster, self._pools) for cluster in of])
         # Above what all its GPUs can draw no cap binds.
-        drawn_w = self._gpus @ np.max([_most_w(trace, self._pools) for trace in largest], axis=0)
-        self._spare_w = np.clip(cap_w - self.idle_w, 0.0, drawn_w)
+        drawn_w = gpus @ np.max([_most_w(trace, self._pools) for trace in largest], axis=0)
+        self._sizes = np.column_stack([gpus, np.clip(cap_w - self.idle_w, 0.0, drawn_w)])
         self._least_j = np.array([_least_j(one) for one in workloads])
         capped = bool(np.isfinite(cap_w).any())
         self._bound = CapacityBound(workloads, self.prices.joule_s, capped=capped)
 
     def cut(self, candidate: int) -> None:
         """Find prices for a candidate, which bound the costs of all."""
-        self._bound.add(self._gpus[candidate], float(self._spare_w[candidate]))
+        self._bound.add(self._sizes[candidate])
 
     def floor(self, seeds: slice = slice(None)) -> FloatArray:
         """Mean costs over seeds that no schedule is below; infinite where jobs are too late on the mean."""
-        bound_s = self._bound.at(self._gpus, self._spare_w)[:, seeds].mean(axis=1)
+        bound_s = self._bound.at(self._sizes)[:, seeds].mean(axis=1)
         return self._cost(self.fixed, bound_s, float(self._least_j[seeds].mean()))
 
     def of(self, candidate: int, runs: Sequence[Run]) -> float:
@@ -118,7 +118,7 @@ class Costs:
         The logarithm of what a replay comes to over its bound is taken as linear in that of the bound; the
         least is below that by as much as any of the replays.
         """
-        bound_s = np.maximum(self._bound.at(self._gpus, self._spare_w)[:, 0], 1.0)
+        bound_s = np.maximum(self._bound.at(self._sizes)[:, 0], 1.0)
         known, (seconds, joules) = [*runs], np.array([*runs.values()]).T
         over = np.log(np.maximum(seconds + self.prices.joule_s * joules, 1.0) / bound_s[known])
         size = np.log(bound_s) - np.log(bound_s[known]).mean()
@@ -147,10 +147,9 @@ class Costs:
 
     def worth(self, candidate: int) -> dict[str, float]:
         """Return what one more GPU of each pool, and a kilowatt, saves at most in the relaxation."""
-        cut = self._bound.tightest(self._gpus[candidate], float(self._spare_w[candidate]))
-        per_s = self._times * self.prices.job_s
         names = [*(f"GPU of {pool}" for pool in self._pools), "kW of the cap"]
-        saved = per_s * np.append(cut.gpu_s, 1e3 * cut.watt_s)
+        saved = self._times * self.prices.job_s * self._bound.slope(self._sizes[candidate])
+        saved[-1] *= 1e3
         return {name: amount for name, amount in zip(names, saved.tolist(), strict=True) if amount > 0}
 
     def _cost(self, fixed: FloatArray, value_s: FloatArray, joules: float) -> FloatArray:

@@ -15,7 +15,7 @@ otherwise have other :math:`D_j` at the same prices, which are as true.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,36 +28,15 @@ from wattsched.topology.arrays import FloatArray
 SLOTS = 24
 """Slots of time of a cut: with twice as many a bound is a few percent higher, and takes twice as long."""
 LEAST_LEVEL = 1e-2
-"""Rise of a cut at its own cluster below which its prices are good enough."""
+"""Rise of a cut at its own cluster, relative, below which its prices are good enough."""
 LEAST_W, LONGEST_S = 1e-3, 1e9
 """Least watts that a cap leaves to jobs, as an amount is above 0, and a period longer than any trace."""
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A bound, in seconds, that is linear in GPUs and watts.
-
-    Attributes
-    ----------
-    jobs_s : float array, shape (n_seeds,)
-        What the cheapest schedules of all jobs cost at the prices.
-    gpu_s : float array, shape (n_pools,)
-        What a GPU of each pool costs over all slots.
-    watt_s : float
-        What a watt beyond the idle cluster costs.
-    """
-
-    jobs_s: FloatArray
-    gpu_s: FloatArray
-    watt_s: float
-
-    def at(self, gpus: FloatArray, spare_w: FloatArray) -> FloatArray:
-        """Bound for clusters, shape (n_clusters, n_seeds), with GPUs of shape (n_clusters, n_pools)."""
-        return np.asarray(self.jobs_s - (gpus @ self.gpu_s + spare_w * self.watt_s)[:, None])
-
-
 class CapacityBound:
-    """Lower bounds on completion times and energy, for any numbers of GPUs and watts.
+    """Lower bounds on completion times and energy for clusters of any size.
+
+    A size is an array: GPUs of each pool, and the watts that a cap leaves beyond the idle cluster.
 
     Parameters
     ----------
@@ -74,49 +53,47 @@ class CapacityBound:
         watts = capped or joule_price > 0
         self._workloads = [one.efficient(watts=watts) for one in workloads]
         self._joule_price, self._capped = joule_price, capped
-        self.cuts: list[Cut] = []
+        self._cuts: list[tuple[FloatArray, FloatArray]] = []  # D of the jobs of each seed, and slopes
 
-    def at(self, gpus: FloatArray, spare_w: FloatArray) -> FloatArray:
+    def at(self, sizes: FloatArray) -> FloatArray:
         """Return the best bound for clusters, in seconds, shape (n_clusters, n_seeds)."""
-        return np.asarray(np.max([cut.at(gpus, spare_w) for cut in self.cuts], axis=0))
+        return np.asarray(np.max([jobs_s - (sizes @ slope)[:, None] for jobs_s, slope in self._cuts], axis=0))
 
-    def tightest(self, gpus: FloatArray, spare_w: float) -> Cut:
-        """Return the cut that is highest at a cluster, on the mean over seeds."""
-        return max(self.cuts, key=lambda cut: float(cut.at(gpus[None], np.array([spare_w])).mean()))
+    def slope(self, size: FloatArray) -> FloatArray:
+        """Return what a GPU of each pool, and a watt, saves at most by the bound of a cluster, in seconds."""
+        _, slope = max(self._cuts, key=lambda cut: float(cut[0].mean() - size @ cut[1]))
+        return slope
 
-    def add(self, gpus: FloatArray, spare_w: float) -> None:
+    def add(self, size: FloatArray) -> None:
         """Find prices for a cluster, by the jobs of the first seed; the first time also without prices."""
-        whole = self._limited(self._workloads[0], gpus, spare_w, LONGEST_S)
+        whole = self._limited(self._workloads[0], size, LONGEST_S)
         begin_s, *_, end_s = first_edges(whole).tolist()
         edge_s = np.linspace(begin_s, end_s, SLOTS + 1)
         slot_s = float(edge_s[1] - edge_s[0])
-        relaxed = [Relaxation(self._limited(one, gpus, spare_w, slot_s), edge_s) for one in self._workloads]
-        free = Prices(np.zeros((len(gpus), SLOTS)), np.zeros(len(relaxed[0].spare)), self._joule_price)
+        relaxed = [Relaxation(self._limited(one, size, slot_s), edge_s) for one in self._workloads]
+        free = Prices(np.zeros((len(size) - 1, SLOTS)), np.zeros(len(relaxed[0].spare)), self._joule_price)
         start = Bounded(relaxed[0], free, relaxed[0].evaluate(free))
         best = bounded(relaxed[0].workload, self._joule_price, start, least_level=LEAST_LEVEL)
-        for prices in (best.prices,) if self.cuts else (free, best.prices):
-            self.cuts.append(_cut(relaxed, prices))
+        self._cuts += [_cut(relaxed, prices) for prices in ([] if self._cuts else [free]) + [best.prices]]
 
-    def _limited(self, workload: Workload, gpus: FloatArray, spare_w: float, period_s: float) -> Workload:
-        """Return the workload on so many GPUs, within so many watts on average over each period."""
-        if not self._capped:
-            return replace(workload, gpus=gpus, standing_w=0.0)
-        begin_s, amount_j = float(workload.arrival_s.min()), max(spare_w, LEAST_W) * period_s
+    def _limited(self, workload: Workload, size: FloatArray, period_s: float) -> Workload:
+        """Return the workload on a cluster, within its watts on average over each period."""
+        begin_s = float(workload.arrival_s.min())
         budget = PeriodBudget(
             quantity="energy_j",
-            amount=amount_j,
+            amount=max(float(size[-1]), LEAST_W) * period_s,
             begin_s=begin_s,
             period_s=period_s,
             time_s=[begin_s],
             per_kwh=[J_PER_KWH],
         )
-        return replace(workload, gpus=gpus, standing_w=0.0, budget=budget)
+        return replace(workload, gpus=size[:-1], standing_w=0.0, budget=budget if self._capped else None)
 
 
-def _cut(relaxed: Sequence[Relaxation], prices: Prices) -> Cut:
-    """Make the cut of prices, for the jobs of each seed in the same slots."""
-    width_s, gpus, spare_j = relaxed[0].width_s, relaxed[0].workload.gpus, relaxed[0].spare
-    gpu_s = prices.gpus @ width_s
-    owed_s = float(gpus @ gpu_s + prices.budget @ spare_j)
-    watt_s = np.append(prices.budget, 0.0)[relaxed[0].period] @ width_s
-    return Cut(np.array([one.evaluate(prices).value + owed_s for one in relaxed]), gpu_s, float(watt_s))
+def _cut(relaxed: Sequence[Relaxation], prices: Prices) -> tuple[FloatArray, FloatArray]:
+    """Return what the jobs of each seed cost at prices, and what a GPU of each pool and a watt cost."""
+    first = relaxed[0]
+    gpu_s = prices.gpus @ first.width_s
+    owed_s = float(first.workload.gpus @ gpu_s + prices.budget @ first.spare)
+    watt_s = np.append(prices.budget, 0.0)[first.period] @ first.width_s
+    return np.array([one.evaluate(prices).value + owed_s for one in relaxed]), np.append(gpu_s, watt_s)

@@ -53,11 +53,10 @@ def test_no_replay_on_any_cluster_is_below_any_cut(seeds: list[int], at: list[in
     workloads = [Workload.of(**parts_of(load(seed, SIZES[-1]), energy=True)) for seed in seeds]
     bound = CapacityBound(workloads, joule_s, capped=True)
     candidates = [(n, spare_w) for n in SIZES for spare_w in (250.0, n * 4 * (BUSY_W - IDLE_W))]
-    gpus = np.array([[4.0 * n] for n, _ in candidates])
-    spare_w = np.array([watts for _, watts in candidates])
+    sizes = np.array([[4.0 * n, watts] for n, watts in candidates])
     for k in at:
-        bound.add(gpus[k], float(spare_w[k]))
-    floor = bound.at(gpus, spare_w)
+        bound.add(sizes[k])
+    floor = bound.at(sizes)
     for k, (n, watts) in enumerate(candidates):
         for s, seed in enumerate(seeds):
             trace = load(seed, n)
