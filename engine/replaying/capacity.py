@@ -100,9 +100,10 @@ def capacity(
     study = _Study(site, [*dict.fromkeys([today, *others])], trace_on, seeds, policy, settings, progress)
     best = study.search()
     options = study.options(best)
+    chosen = None if best is None else options[best]
     return CapacityPlan(
-        options=sorted(options, key=lambda one: (bool(one.why), one.estimate)),
-        best=None if best is None else options[best],
+        options=sorted(options, key=lambda one: (one is not chosen, bool(one.why), one.estimate)),
+        best=chosen,
         today=options[0],
         worth={} if best is None else study.costs.worth(best),
         growth=growth,

@@ -64,7 +64,7 @@ class CapacityPlan:
     Attributes
     ----------
     options : list of Option
-        By their estimates.
+        The best, then all others by their estimates.
     best : Option or None
         The cheapest; None where on none jobs are in time.
     today : Option
