@@ -2,7 +2,8 @@
 
 Prices at today's cluster bound the costs of all candidates (`capacity_costs`). Replayed next is the candidate
 that would cost least if it came to as much over its bound as those before. What is proven to cost more than
-the best is left out, and so is at last what would have to come closer to its bound than any replay did.
+the best is left out, and so is at last what would have to come closer to its bound than any replay did, if it
+is not the next larger candidate: bounds know the future, and tell too little of what more GPUs are worth.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TOLERANCE = 0.01
 """Part of the cost by which what is not replayed may be cheaper, as far as replays tell."""
 MOST_CUTS = 2
 """Candidates for which prices are found, besides the best one."""
-FEWEST, MOST, PART = 3, 6, 1 / 30
+FEWEST, MOST, PART = 3, 8, 1 / 24
 """Candidates that are replayed before what they come to says anything of others, and most that are searched:
 so many or, of large studies, a part of all replays that there are."""
 FINALISTS = 2
@@ -164,23 +165,25 @@ class _Study:
         while True:
             runs = {k: done[0] for k, done in self.runs.items()}
             expected, least = self.costs.suggested(runs)
-            goal = (1 - TOLERANCE) * min(self.costs.of(k, [run]) for k, run in runs.items())
+            best = min(runs, key=lambda k: self.costs.of(k, [runs[k]]))
+            goal = (1 - TOLERANCE) * self.costs.of(best, [runs[best]])
             floor = self.costs.floor(slice(1))
             unknown = [k for k in range(len(floor)) if k not in runs and k not in self.why]
             left = [k for k in unknown if floor[k] < goal]
-            self.open = {k for k in left if least[k] < goal}
+            larger = self.costs.above(best, runs[best])
+            self.open = {k for k in left if least[k] < goal or k in larger}
             if not left or len(runs) >= most or (len(runs) >= FEWEST and not self.open):
                 break
-            k = min(left, key=lambda one: (expected[one], floor[one]))
+            k = min(self.open or left, key=lambda one: (expected[one], floor[one]))
             if k not in cuts and len(cuts) < MOST_CUTS:
                 cuts.add(k)
                 self.costs.cut(k)
             else:
                 self._replay(k, self.seeds[:1])
-        best = self._final()
-        if best is not None and best not in cuts:
-            self.costs.cut(best)
-        return best
+        chosen = self._final()
+        if chosen is not None and chosen not in cuts:
+            self.costs.cut(chosen)
+        return chosen
 
     def _final(self) -> int | None:
         """Replay the best on all seeds; return the cheapest, None where all are too late."""

@@ -37,18 +37,23 @@ TILT, RIDGE = 1.0, 0.1
 much is made of that: where GPUs are scarce, knowing the future is worth more. The unit is that of a sum of
 squared logarithms of bounds."""
 
+BINDS = 0.98
+"""Part of the watts that a cap leaves which are drawn where it binds."""
+
 
 class Run(NamedTuple):
-    """A replay: seconds of completion time summed over jobs, and joules of the cluster beyond idle."""
+    """A replay: seconds of completion time summed over jobs, and joules and most watts beyond idle."""
 
     completion_s: float
     joules: float
+    peak_w: float
 
     @classmethod
     def of(cls, outcome: Outcome, idle_w: float) -> Run:
         """Sum an outcome up."""
         idle_j = idle_w * (outcome.end_s - outcome.begin_s)
-        return cls(float(outcome.jct_s.sum()), outcome.meter.energy_j - idle_j)
+        peak_w = max(outcome.meter.power.values, default=idle_w) - idle_w
+        return cls(float(outcome.jct_s.sum()), outcome.meter.energy_j - idle_j, peak_w)
 
 
 class Costs:
@@ -83,6 +88,7 @@ class Costs:
         of = [clusters[one.nodes] for one in candidates]
         self.idle_w = np.array([idle_power_w(cluster, cluster.nodes) for cluster in of])
         cap_w = np.array([np.inf if one.power_w is None else one.power_w for one in candidates])
+        self._axes = np.column_stack([[one.nodes for one in candidates], cap_w])
         self._hardware = np.array([site.hardware_year(one.nodes) for one in candidates])
         self._idle = self.idle_w * self.prices.joule * YEAR_S
         self._cap = self.prices.cap_kw_year / 1e3 * np.where(np.isfinite(cap_w), cap_w, 0.0)
@@ -108,7 +114,7 @@ class Costs:
 
     def of(self, candidate: int, runs: Sequence[Run]) -> float:
         """Mean cost of a candidate over replays; infinite where jobs are too late on the mean."""
-        seconds, joules = np.mean(runs, axis=0).tolist()
+        seconds, joules, _ = np.mean(runs, axis=0).tolist()
         value_s = np.array(seconds + self.prices.joule_s * joules)
         return float(self._cost(self.fixed[candidate], value_s, joules))
 
@@ -116,24 +122,42 @@ class Costs:
         """Costs on the first seed as replays suggest them by their bounds, and the least that they suggest.
 
         The logarithm of what a replay comes to over its bound is taken as linear in that of the bound; the
-        least is below that by as much as any of the replays.
+        least is below that by as much as any of the replays. On fewer GPUs or watts jobs do not fare better,
+        on more not worse, and above the most watts that were drawn a cap changes nothing.
         """
         bound_s = np.maximum(self._bound.at(self._sizes)[:, 0], 1.0)
-        known, (seconds, joules) = [*runs], np.array([*runs.values()]).T
-        over = np.log(np.maximum(seconds + self.prices.joule_s * joules, 1.0) / bound_s[known])
+        known, (seconds, joules, peak_w) = [*runs], np.array([*runs.values()]).T
+        reached_s = np.maximum(seconds + self.prices.joule_s * joules, 1.0)
+        over = np.log(reached_s / bound_s[known])
         size = np.log(bound_s) - np.log(bound_s[known]).mean()
         tilt = (RIDGE * TILT + size[known] @ over) / (RIDGE + size[known] @ size[known])
         line = over.mean() + max(0.0, tilt) * size
-        luckiest = line + min(0.0, float((over - line[known]).min()))
-        expected, least = (
-            self._cost(self.fixed, bound_s * np.exp(np.maximum(part, 0.0)), float(joules.mean()))
-            for part in (line, luckiest)
-        )
+        lucky = min(0.0, float((over - line[known]).min()))
+        value_s = bound_s * np.exp(np.maximum([line, line + lucky], 0.0))
+        for k, own_s, most_w in zip(known, reached_s.tolist(), peak_w.tolist(), strict=True):
+            smaller, larger = (
+                np.all(one, axis=1) for one in (self._sizes <= self._sizes[k], self._sizes >= self._sizes[k])
+            )
+            value_s[:, smaller] = np.maximum(value_s[:, smaller], own_s)
+            value_s[0, larger] = np.minimum(value_s[0, larger], own_s)
+            same = np.all(self._sizes[:, :-1] == self._sizes[k, :-1], axis=1)
+            value_s[:, same & (self._sizes[:, -1] > most_w)] = own_s
+        expected, least = (self._cost(self.fixed, one, float(joules.mean())) for one in value_s)
         return expected, least
+
+    def above(self, candidate: int, run: Run) -> list[int]:
+        """Return the next larger candidates: of each pool, and in the cap where a replay came to it."""
+        found, sizes = list[int](), self._axes
+        for axis in range(sizes.shape[1]):
+            others = np.delete(sizes, axis, axis=1)
+            more = np.all(others == others[candidate], axis=1) & (sizes[:, axis] > sizes[candidate, axis])
+            if more.any() and (axis < sizes.shape[1] - 1 or run.peak_w > BINDS * self._sizes[candidate, -1]):
+                found.append(int(np.flatnonzero(more)[sizes[more, axis].argmin()]))
+        return found
 
     def parts(self, candidate: int, runs: Sequence[Run]) -> dict[str, Any]:
         """Return what a candidate's replays cost and the parts of it, by the fields of an `Option`."""
-        seconds, joules = np.array(runs).T
+        seconds, joules, _ = np.array(runs).T
         hardware, cap = float(self._hardware[candidate]), float(self._cap[candidate])
         energy = self._times * self.prices.joule * joules + self._idle[candidate]
         time = self._times * self.prices.job_s * seconds
