@@ -25,15 +25,16 @@ from wattsched.replaying.replays import Progress, _untold, replay_jobs
 from wattsched.report.capacity import CapacityPlan, Option
 from wattsched.topology.cluster import Cluster
 
-TOLERANCE = 0.01
-"""Part of the cost by which what is not replayed may be cheaper, as far as replays tell."""
+TOLERANCE, CLOSE = 0.002, 0.01
+"""Part of the cost by which what is not replayed may be cheaper, as far as replays tell, and by which the best
+on one seed may be dearer than another on all."""
 MOST_CUTS = 2
 """Candidates for which prices are found, besides the best one."""
 FEWEST, MOST, PART = 3, 8, 1 / 24
 """Candidates that are replayed before what they come to says anything of others, and most that are searched:
 so many or, of large studies, a part of all replays that there are."""
 FINALISTS = 2
-"""Candidates at most that are replayed on all seeds, of those within `TOLERANCE` of the best on the first."""
+"""Candidates at most that are replayed on all seeds, of those within `CLOSE` of the best on the first."""
 
 
 def capacity(
@@ -190,7 +191,7 @@ class _Study:
         cost = {k: self.costs.of(k, done[:1]) for k, done in self.runs.items()}
         order, last = sorted(cost, key=lambda k: cost[k]), dict[int, float]()
         for k in order:
-            if last and (len(last) == FINALISTS or cost[k] > (1 + TOLERANCE) * cost[order[0]]):
+            if last and (len(last) == FINALISTS or cost[k] > (1 + CLOSE) * cost[order[0]]):
                 break
             self._replay(k, self.seeds)
             if k in self.runs and math.isfinite(mean := self.costs.of(k, self.runs[k])):
