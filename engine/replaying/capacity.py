@@ -26,8 +26,8 @@ from wattsched.report.capacity import CapacityPlan, Option
 from wattsched.topology.cluster import Cluster
 
 TOLERANCE, CLOSE = 0.002, 0.01
-"""Part of the cost by which what is not replayed may be cheaper, as far as replays tell, and by which the best
-on one seed may be dearer than another on all."""
+"""Part of the cost by which what is not replayed may be cheaper, as far as replays tell, and by which that of
+one seed may mislead."""
 MOST_CUTS = 2
 """Candidates for which prices are found, besides the best one."""
 FEWEST, MOST, PART = 3, 8, 1 / 24
