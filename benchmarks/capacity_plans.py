@@ -4,7 +4,7 @@
 
 The first hours of a day of six grounds, with 20 % more jobs, on each of two price sheets: one on which the
 time of jobs is dear, and one on which energy and caps are. Candidates are numbers of nodes of two types and
-caps. Each one is replayed on all seeds, and costed here again. Seeds begin at 601, on which nothing was
+caps. Each one is replayed on all seeds, and costed here again. Seeds begin at 701, on which nothing was
 chosen. Seconds are those of the processor.
 """
 
@@ -30,7 +30,7 @@ from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import replay_jobs
 from wattsched.report.capacity import CapacityPlan
 
-FIRST, GROWTH = 601, 0.2
+FIRST, GROWTH = 701, 0.2
 DAYS = dict(zip((ground.name for ground in HELD_OUT), (0.5, 0.25, 0.25, 0.125, 0.375, 0.25), strict=True))
 """Parts of the day, in eighths, in which 40 jobs or more arrive, so that all candidates can be replayed."""
 OTHER = {"A100": "V100", "V100": "A40"}

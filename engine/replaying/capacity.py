@@ -3,7 +3,7 @@
 Prices at today's cluster bound the costs of all candidates (`capacity_costs`). Replayed next is the candidate
 that would cost least if it came to as much over its bound as those before. What is proven to cost more than
 the best is left out, and so is at last what would have to come closer to its bound than any replay did, if it
-is not the next larger candidate: bounds know the future, and tell too little of what more GPUs are worth.
+is not beside the best: bounds know the future, and tell too little of what more GPUs are worth.
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ from wattsched.replaying.replays import Progress, _untold, replay_jobs
 from wattsched.report.capacity import CapacityPlan, Option
 from wattsched.topology.cluster import Cluster
 
-TOLERANCE, CLOSE = 0.002, 0.01
-"""Part of the cost by which what is not replayed may be cheaper, as far as replays tell, and by which that of
-one seed may mislead."""
+TOLERANCE = 0.002
+"""Part of the cost by which what is not replayed may be cheaper, as far as replays tell."""
 MOST_CUTS = 2
 """Candidates for which prices are found, besides the best one."""
 FEWEST, MOST, PART = 3, 8, 1 / 24
 """Candidates that are replayed before what they come to says anything of others, and most that are searched:
 so many or, of large studies, a part of all replays that there are."""
-FINALISTS = 2
-"""Candidates at most that are replayed on all seeds, of those within `CLOSE` of the best on the first."""
 
 
 def capacity(
@@ -171,8 +168,8 @@ class _Study:
             floor = self.costs.floor(slice(1))
             unknown = [k for k in range(len(floor)) if k not in runs and k not in self.why]
             left = [k for k in unknown if floor[k] < goal]
-            larger = self.costs.above(best, runs[best])
-            self.open = {k for k in left if least[k] < goal or k in larger}
+            beside = self.costs.beside(best, runs[best])
+            self.open = {k for k in left if least[k] < goal or k in beside}
             if not left or len(runs) >= most or (len(runs) >= FEWEST and not self.open):
                 break
             k = min(self.open or left, key=lambda one: (expected[one], floor[one]))
@@ -187,16 +184,13 @@ class _Study:
         return chosen
 
     def _final(self) -> int | None:
-        """Replay the best on all seeds; return the cheapest, None where all are too late."""
+        """Replay the cheapest on the first seed on all, the next if jobs are too late there; None for none."""
         cost = {k: self.costs.of(k, done[:1]) for k, done in self.runs.items()}
-        order, last = sorted(cost, key=lambda k: cost[k]), dict[int, float]()
-        for k in order:
-            if last and (len(last) == FINALISTS or cost[k] > (1 + CLOSE) * cost[order[0]]):
-                break
+        for k in sorted((k for k in cost if k == 0 or math.isfinite(cost[k])), key=lambda k: cost[k]):
             self._replay(k, self.seeds)
-            if k in self.runs and math.isfinite(mean := self.costs.of(k, self.runs[k])):
-                last[k] = mean
-        return min(last, key=lambda k: last[k], default=None)
+            if k in self.runs and math.isfinite(self.costs.of(k, self.runs[k])):
+                return k
+        return None
 
     def _replay(self, k: int, seeds: Sequence[int]) -> None:
         """Replay a candidate on those seeds that are new to it, or find out why it cannot run the jobs."""

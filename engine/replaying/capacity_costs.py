@@ -145,14 +145,18 @@ class Costs:
         expected, least = (self._cost(self.fixed, one, float(joules.mean())) for one in value_s)
         return expected, least
 
-    def above(self, candidate: int, run: Run) -> list[int]:
-        """Return the next larger candidates: of each pool, and in the cap where a replay came to it."""
-        found, sizes = list[int](), self._axes
-        for axis in range(sizes.shape[1]):
-            others = np.delete(sizes, axis, axis=1)
-            more = np.all(others == others[candidate], axis=1) & (sizes[:, axis] > sizes[candidate, axis])
-            if more.any() and (axis < sizes.shape[1] - 1 or run.peak_w > BINDS * self._sizes[candidate, -1]):
-                found.append(int(np.flatnonzero(more)[sizes[more, axis].argmin()]))
+    def beside(self, candidate: int, run: Run) -> list[int]:
+        """Return the next candidates of each pool and cap; a higher cap only where a replay came to it."""
+        found, axes = list[int](), self._axes
+        binds = run.peak_w > BINDS * self._sizes[candidate, -1]
+        for axis in range(axes.shape[1]):
+            others, own = np.delete(axes, axis, axis=1), axes[candidate, axis]
+            line = np.flatnonzero(np.all(others == others[candidate], axis=1))
+            larger, smaller = line[axes[line, axis] > own], line[axes[line, axis] < own]
+            if len(larger) and (axis < axes.shape[1] - 1 or binds):
+                found.append(int(larger[axes[larger, axis].argmin()]))
+            if len(smaller):
+                found.append(int(smaller[axes[smaller, axis].argmax()]))
         return found
 
     def parts(self, candidate: int, runs: Sequence[Run]) -> dict[str, Any]:
