@@ -184,7 +184,7 @@ class _Study:
         return chosen
 
     def _final(self) -> int | None:
-        """Replay the cheapest on the first seed on all; the next, if jobs are too late there; None at last."""
+        """Replay the cheapest of the first seed on all, or the next if jobs are too late; None at last."""
         cost = {k: self.costs.of(k, done[:1]) for k, done in self.runs.items()}
         for k in sorted((k for k in cost if k == 0 or math.isfinite(cost[k])), key=lambda k: cost[k]):
             self._replay(k, self.seeds)
