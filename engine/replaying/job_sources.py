@@ -152,9 +152,10 @@ class JobSource:
 
     def _recorded(self, profiles: Profiles) -> tuple[list[TraceJob], list[TraceJob]]:
         """Jobs before the days, and jobs of the days, of a file that tells durations."""
+        found = self._within(self._read(profiles))
         if self.form == LIST:
             self._notice_freedom()
-        return self._within(self._read(profiles))
+        return found
 
     def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
         """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""
