@@ -44,6 +44,7 @@ COMMANDS = {
     "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),
     "replay": ("replay", "Replay a trace of jobs under policies; completion times and energy."),
     "savings": ("savings", "Say what a cluster would save, and who would be served later."),
+    "capacity": ("capacity", "Say which GPUs and power cap to have for a load that grows."),
     "offer": ("offer", "Say what a site can sell: kW less for some time, and what that costs."),
     "kubernetes": ("kubernetes", "Decide what a Kubernetes cluster runs, round after round."),
     "slurm": ("slurm", "Decide what a Slurm cluster runs, round after round."),

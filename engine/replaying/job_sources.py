@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from wattsched.instances.errors import NoticeWarning, naming, require_range
 from wattsched.instances.profiles import read_profiles
 from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.job_lists import first_arrival
+from wattsched.instances.traces.recorded import grown, using_gpus
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY
 from wattsched.perfmodels.profile_errors import with_errors
@@ -125,15 +127,13 @@ class JobSource:
             When a file cannot be read.
         """
         profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
-        known = {s: with_errors(profiles, s) if self.model_errors else profiles for s in seeds}
+        known = {s: self._models(profiles, s) for s in seeds}
         if not self.draws:
             return self._listed(cluster, known)
         if self.tables is not None:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
         with naming(self.file):
-            before, jobs = self._within(self._read(profiles))
-            if self.form == LIST or self.as_deployed:
-                self._notice_freedom(jobs)
+            before, jobs = self._recorded(profiles)
             given: dict[str, Any] = {"elasticity": self.elasticity, "as_deployed": self.as_deployed}
             given["history"] = before
             found = {s: trace_of_durations(cluster, jobs, seed=s, profiles=known[s], **given) for s in seeds}
@@ -152,6 +152,41 @@ class JobSource:
             return traces
         with warnings.catch_warnings(category=NoticeWarning, action="ignore"):  # told of `traces`
             return replace(self, as_deployed=False, elasticity=1).traces(cluster, [*traces])
+
+    def elsewhere(self, recorded_on: Cluster, growth: float = 0.0) -> Callable[[Cluster, int], Trace]:
+        """Read jobs that ran on a cluster; return what makes the trace of any cluster and seed of them.
+
+        `growth` is the part by which there are more (`instances.traces.recorded.grown`). Errors are those of
+        `traces`; a list that tells work is refused, too.
+        """
+        profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
+        with naming(self.file):
+            if not self.draws:
+                raise ValueError("tells work; this needs a list of what ran, with durations")
+            before, jobs = self._recorded(profiles)
+            jobs = using_gpus(jobs)
+        load = cache(partial(grown, jobs, growth))
+        return lambda cluster, seed: trace_of_durations(
+            cluster,
+            load(seed),
+            seed=seed,
+            elasticity=self.elasticity,
+            profiles=self._models(profiles, seed),
+            history=before,
+            as_deployed=self.as_deployed,
+            recorded_on=recorded_on,
+        )
+
+    def _models(self, profiles: Profiles, seed: int) -> Profiles:
+        """Performance models of a seed."""
+        return with_errors(profiles, seed) if self.model_errors else profiles
+
+    def _recorded(self, profiles: Profiles) -> tuple[list[TraceJob], list[TraceJob]]:
+        """Jobs before the days, and jobs of the days, of a file that tells durations."""
+        found = self._within(self._read(profiles))
+        if self.form == LIST or self.as_deployed:
+            self._notice_freedom(found[1])
+        return found
 
     def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
         """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattsched.instances.units import S_PER_H
+from wattsched.instances.units import S_PER_DAY, S_PER_H
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,28 @@ def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:
     if not using:
         raise ValueError(f"has no job that uses a GPU for longer than 0 s, of {len(jobs):,} in all")
     return using
+
+
+def grown(jobs: Sequence[TraceJob], part: float, seed: int) -> list[TraceJob]:
+    """Add a part of the jobs once more, drawn with replacement.
+
+    A copy arrives in the same hour of day, on a day that is drawn and at a time in that hour that is drawn,
+    between the first arrival and the last.
+    """
+    draw, arrival_s = np.random.default_rng(seed), np.array([job.submitted_s for job in jobs])
+    drawn = draw.integers(len(jobs), size=round(part * len(jobs)))
+    hour_s = np.floor(arrival_s[drawn] / S_PER_H) * S_PER_H
+    first_s, last_s = arrival_s.min(), arrival_s.max()
+    # Days by which the hour can be moved and still lie, in part, between the two.
+    least = np.ceil((first_s - hour_s - S_PER_H) / S_PER_DAY + 1e-9)
+    most = np.floor((last_s - hour_s) / S_PER_DAY)
+    moved_s = hour_s + S_PER_DAY * np.floor(draw.uniform(least, most + 1))
+    at_s = draw.uniform(np.maximum(moved_s, first_s), np.minimum(moved_s + S_PER_H, last_s)).tolist()
+    copies = enumerate(zip(drawn.tolist(), at_s, strict=True), start=1)
+    return [
+        *jobs,
+        *(replace(jobs[j], name=f"{jobs[j].name}+{n}", submitted_s=time_s) for n, (j, time_s) in copies),
+    ]
 
 
 def busiest_s(jobs: Iterable[TraceJob]) -> float:

@@ -255,6 +255,7 @@ def trace_of_durations(
     profiles: Profiles = CATALOGUE,
     history: Sequence[TraceJob] = (),
     as_deployed: bool = False,
+    recorded_on: Cluster | None = None,
 ) -> Trace:
     """Make a trace of jobs of which only duration and GPU count are known.
 
@@ -275,6 +276,8 @@ def trace_of_durations(
     as_deployed : bool
         Jobs use other GPU counts only where the trace gives bounds, and other settings only where it gives
         these or names their model. All others are plain requests: one configuration on each GPU type.
+    recorded_on : Cluster, optional
+        That which the durations are of, where it is another one.
 
     Raises
     ------
@@ -282,7 +285,8 @@ def trace_of_durations(
         When no model of the catalogue, or none that a job names, runs on the cluster, or no job uses a GPU.
     """
     recorded = sorted(using_gpus(recorded), key=lambda j: (j.submitted_s, j.name))
-    roster = Roster(cluster, pools_of(cluster), profiles=profiles)
+    there = recorded_on or cluster
+    roster = Roster(there, pools_of(there), profiles=profiles)
     starts, jobs = starts_of(roster, recorded, seed), []
     plain = [as_deployed and is_plain(job) for job in recorded]
     most = 1 if as_deployed else elasticity

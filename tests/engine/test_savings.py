@@ -158,7 +158,8 @@ def test_budgets_are_spent_as_asked_for(source, pacing) -> None:
     )
     ((*_, (point,)),) = (one.points for one in found.policies)
     assert point.completion == pytest.approx(run.jct_s.mean() / base.jct_s.mean())
-    with pytest.raises(ValueError, match="pacing: 'often' is not known, choose one of even, price, plan, none"):
+    told = "pacing: 'often' is not known, choose one of even, price, plan, none"
+    with pytest.raises(ValueError, match=told):
         savings(source, cluster, pacing="often")
 
 

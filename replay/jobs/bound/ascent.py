@@ -52,6 +52,7 @@ def bounded(
     joule_price: float = 0.0,
     start: Bounded | None = None,
     *,
+    least_level: float = LEAST_LEVEL,
     until: float = np.inf,
     progress: Progress = lambda value, slots: None,
 ) -> Bounded:
@@ -63,17 +64,19 @@ def bounded(
         Seconds of completion time, summed over jobs, that a joule counts for.
     start : Bounded, optional
         Bound at another price of a joule, whose slots are kept, and whose prices are the first.
+    least_level : float
+        Rise, relative to the value, below which no better prices are looked for.
     until : float
         Time of `time.monotonic` at which the best so far is returned.
     progress : callable
         Called with the best value after every step, and the number of slots.
     """
-    climb = _Climb(workload, until, progress)
+    climb = _Climb(workload, least_level, until, progress)
     workload = workload.efficient(watts=joule_price > 0 or workload.budget is not None)
     if start is not None:
         relaxation = Relaxation(workload, start.relaxation.edge_s)
         return climb.ascend(relaxation, replace(start.prices, joule=joule_price), LEVEL / 4)
-    relaxation = Relaxation(workload, _first_edges(workload))
+    relaxation = Relaxation(workload, first_edges(workload))
     prices = Prices(
         np.zeros((len(workload.pools), len(relaxation.width_s))), np.zeros(len(relaxation.spare)), joule_price
     )
@@ -91,8 +94,8 @@ def bounded(
 class _Climb:
     """Ascents of prices, until a time."""
 
-    def __init__(self, workload: Workload, until: float, progress: Progress) -> None:
-        self._until, self._progress = until, progress
+    def __init__(self, workload: Workload, least_level: float, until: float, progress: Progress) -> None:
+        self._least_level, self._until, self._progress = least_level, until, progress
         kinds, budget = workload.kinds, workload.budget
         # What a GPU in use takes of the budget in a second, so that both kinds of prices are of one size.
         self._per_gpu = 1.0
@@ -110,7 +113,7 @@ class _Climb:
         best = Bounded(relaxation, prices, relaxation.evaluate(prices))
         now, above, idle = best, level * max(abs(best.found.value), 1.0), 0
         direction = self._excess(now)
-        while above > LEAST_LEVEL * abs(best.found.value) and not self.late:
+        while above > self._least_level * abs(best.found.value) and not self.late:
             if idle >= PATIENCE:
                 now, above, idle, direction = best, above / 2, 0, self._excess(best)
             step = self._step(now, direction, best.found.value + above - now.found.value)
@@ -154,7 +157,7 @@ class _Direction(NamedTuple):
     budget: FloatArray
 
 
-def _first_edges(workload: Workload) -> FloatArray:
+def first_edges(workload: Workload) -> FloatArray:
     """Slots of one length from the first arrival to when all jobs should be complete, cut by periods."""
     begin_s, last_s = float(workload.arrival_s.min()), float(workload.arrival_s.max())
     least_gpu_s = least_j = alone_s = 0.0

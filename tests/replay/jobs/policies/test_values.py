@@ -99,7 +99,7 @@ def test_of_equal_jobs_the_older_is_worth_more(size_s: float, age_s: float) -> N
 def allowance(ahead: float) -> Allowance:
     return Allowance(
         left=1e9, left_s=1e5, even_w=900.0, in_proportion_w=900.0, ahead=ahead, standing_w=500.0,
-        per_joule=1.0, exhausted=False,
+        spare=4e7, per_joule=1.0, exhausted=False,
     )  # fmt: skip
 
 
