@@ -191,7 +191,9 @@ def lasting(spends: Callable[[float], float], amount: float, near: float, least:
         low, high = high, min(STEP * high, most)
     while low > least and spends(low) <= amount:
         low, high = max(low / STEP, least), low
-    while high > CLOSE * low > CLOSE * least:
+    if low == least and spends(least) <= amount:
+        return least
+    while high > CLOSE * low:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if spends(middle) > amount else (low, middle)
     return high
