@@ -218,11 +218,11 @@ class JobSource:
         if self.as_deployed:
             requests = f"{sum(map(is_plain, jobs)):,} of {len(jobs):,} jobs are plain requests"
             told = f"{requests}, which change neither GPUs nor settings; the others as the list says"
-            warnings.warn(f"{self.file}: as deployed: {told}", NoticeWarning, stacklevel=3)
+            warnings.warn(f"{self.file}: as deployed: {told}", NoticeWarning, stacklevel=4)
             return
         gpus = f" and on 1/{most} to {most} times the GPUs that they asked for" if most > 1 else ""
         message = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
-        warnings.warn(message, NoticeWarning, stacklevel=3)
+        warnings.warn(message, NoticeWarning, stacklevel=4)
 
     def _listed(self, cluster: Cluster, known: Mapping[int, Profiles]) -> dict[int, Trace]:
         """Jobs of a list that tells their work, by the seed of the performance models."""

@@ -11,7 +11,8 @@ where :math:`P` is the draw above that of idle GPUs, :math:`\lambda` the price o
 that is done now need not be paid for later: at equal prices only what a configuration takes beyond the
 cheapest one is a cost. What a budget leaves limits the draw, and the price of this limit comes on top of
 :math:`\lambda`, a part of :math:`\bar\lambda`: what is not spent now raises the limit of later rounds. With a
-budget that may be spent ahead of time the limit is looser, and :math:`\lambda` is learned (`LearnedPrice`).
+budget that may be spent ahead of time the limit is looser, and :math:`\lambda` is learned (`LearnedPrice`),
+or the limit is that of a plan for the jobs to come (`PlannedPrice`).
 Without a budget both are `PolicyContext.least_price`. To stop a job costs :math:`\kappa` seconds of its work
 (`STOP_S`), spread over the time :math:`T_j` that it still takes, so that none is stopped for little.
 
