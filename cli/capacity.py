@@ -63,7 +63,9 @@ class Numbers(ParamType):
             first, last, step = (
                 (0, 0, 0) if ends is None else map(int, (ends[1], ends[2] or ends[1], ends[3] or 1))
             )
-            if not step or last < first:
+            if last < first:
+                raise ValueError(f"'{part}' ends before it begins")
+            if not step:
                 raise ValueError(f"'{part}' is neither a whole number nor a range such as 2-8 or 2-8:2")
             if (last - first) // step >= MOST_NUMBERS:
                 raise ValueError(f"'{part}' has more than {MOST_NUMBERS:,} numbers; a step makes it fewer")
@@ -84,7 +86,9 @@ class Numbers(ParamType):
     multiple=True,
     help="Numbers of nodes to consider of a pool, or of a GPU type of the prices; others stay as they are.",
 )
-@click.option("--caps", type=Numbers(), metavar="N-M:STEP", help="Watts of the power caps to consider.")
+@click.option(
+    "--caps", "caps_w", type=Numbers(), metavar="N-M:STEP", help="Watts of the power caps to consider."
+)
 @click.option("--growth", type=Number(0, most=1_000), default=0.0, help="Percent of jobs that come on top.")
 @click.option(
     "--policy", default="sizing", metavar="P", shell_complete=completing(replay_policies), help="Who decides."
@@ -98,7 +102,7 @@ def command(
     cluster: ClusterOptions,
     prices: str,
     tried: tuple[tuple[str, list[int]], ...],
-    caps: list[int] | None,
+    caps_w: list[int] | None,
     growth: float,
     policy: str,
     settings: ReplaySettings,
@@ -117,7 +121,10 @@ def command(
     with refusing():
         site, settings = site_of(cluster, settings)
         sheet = read_prices(prices)
-    with counting() as show, refusing():
+    nodes: dict[str, list[int]] = {}
+    for pool, counts in tried:
+        nodes[pool] = sorted({*nodes.get(pool, ()), *counts})
+    with counting() as show, refusing(options={"nodes": "--try"}):
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
             show(f"replay under {replay.name}, seed {seed}", replay.complete, len(replay.trace))
@@ -126,8 +133,8 @@ def command(
             source,
             site,
             sheet,
-            nodes=dict(tried),
-            caps_w=[float(cap_w) for cap_w in caps or ()],
+            nodes=nodes,
+            caps_w=[float(cap_w) for cap_w in caps_w or ()],
             growth=growth / 100,
             policy=policy,
             seeds=seeds,

@@ -84,7 +84,8 @@ def clock_of(trace: Trace, start: str | None) -> float:
         return utc_time(start).timestamp() - float(trace.arrival_s[0])
     if trace.clock is None:
         raise ValueError(
-            "by: month needs a list whose arrivals are dates, or the time of the first as `start`"
+            "by: month needs a list whose arrivals are dates, or, with a file over time, the time of the "
+            "first as `start`"
         )
     return trace.clock.replace(tzinfo=UTC).timestamp()
 

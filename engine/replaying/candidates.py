@@ -41,6 +41,12 @@ class Site:
             raise ValueError(f"cluster: {told}, and capacity plans know one cap, on the whole cluster")
         if lacking := [pool for pool in self.owned if pool not in self.prices.nodes]:
             raise ValueError(f"prices: nodes lacks the cluster's {listed(lacking)}; 0 is a price, too")
+        for pool, nodes in self.owned.items():
+            price, sizes = self.prices.nodes[pool], sorted({node.gpus for node in nodes})
+            if "gpus" in price.model_fields_set and [price.gpus] != sizes:
+                found = ", ".join(map(str, sizes))
+                told = f"is {price.gpus}, and the cluster's nodes of this pool have {found}"
+                raise ValueError(f"prices: nodes.{pool}.gpus {told}")
 
     @cached_property
     def owned(self) -> dict[str, list[Node]]:
@@ -77,7 +83,7 @@ class Site:
         """Yield all combinations of numbers of nodes, other pools being as today, and caps."""
         there = dict(zip(self.pools, self.today, strict=True))
         for pool, counts in nodes.items():
-            require_known("nodes: pool", pool, self.pools)
+            require_known("nodes: pool of the cluster or the price sheet", pool, self.pools)
             require_range(min(counts, default=-1) >= 0, f"nodes: {pool}", "0 or more", [*counts])
             if self.prices.nodes[pool].bought_year is None and max(counts) > there[pool]:
                 told = f"there are {there[pool]}, and the prices have no bought_year for more"

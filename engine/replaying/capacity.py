@@ -9,10 +9,13 @@ is not beside the best: bounds know the future, and tell too little of what more
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from wattsched.instances.errors import require_range
+import numpy as np
+
+from wattsched.instances.errors import NoticeWarning, require_range
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.policies import PRICED, base_of, require_policy, shares
 from wattsched.replay.jobs.trace import Trace
@@ -146,6 +149,11 @@ class _Study:
         largest = self.site.with_nodes(most, flat=True)
         traces = [self.trace_on(largest, seed) for seed in self.seeds]
         self.costs = Costs(self.site, self.candidates, self._clusters, traces)
+        used = {trace.pools[p].name for trace in traces for p in np.unique(trace.configurations.pool)}
+        for pool, n in zip(self.site.pools, most, strict=True):
+            if n and pool not in used:
+                told = f"no job of the trace can run on {pool}, as its model has no profile there"
+                warnings.warn(f"prices: {told}: such nodes stay idle", NoticeWarning, stacklevel=4)
         for k, (one, idle_w) in enumerate(zip(self.candidates, self.costs.idle_w.tolist(), strict=True)):
             if one.power_w is not None and one.power_w < idle_w:
                 self.why[k] = f"its cap is below the {idle_w:,.0f} W that it draws when idle"

@@ -165,6 +165,8 @@ class JobSource:
                 raise ValueError("tells work; this needs a list of what ran, with durations")
             before, jobs = self._recorded(profiles)
             jobs = using_gpus(jobs)
+        if self.form == LIST:
+            self._notice_cuts(jobs, trace_of_durations(recorded_on, jobs, profiles=profiles))
         load = cache(partial(grown, jobs, growth))
         return lambda cluster, seed: trace_of_durations(
             cluster,

@@ -103,7 +103,7 @@ class CapacityPlan:
 def verdict(plan: CapacityPlan) -> str:
     """Say what to have, what it costs, and what today's cluster would cost."""
     if plan.best is None or plan.best.cost is None:
-        return f"on no candidate jobs have a mean completion time of {plan.most_mean_h:g} h or less"
+        return f"no candidate has a mean completion time of {plan.most_mean_h:g} h or less"
     cost, there = plan.best.cost, plan.today.nodes
     changes = [
         f"{'buy' if n > there[pool] else 'power down'} {count(abs(n - there[pool]), 'node')} of {pool}"
@@ -151,5 +151,5 @@ def tables_of(plan: CapacityPlan) -> list[Told]:
     tables.append(("Costs", "a year", ["", *(f">{name}" for name in names)], parts))
     if plan.worth:
         more = [[f"1 {name}", plan.money(amount)] for name, amount in plan.worth.items()]
-        tables.append(("One more saves", "a year, at most, beside its own cost", ["", ">money"], more))
+        tables.append(("One more lowers the bound by", "a year, beside its own cost", ["", ">money"], more))
     return tables

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from wattsched.cli import main
 from wattsched.instances.clusters import homogeneous_cluster, idle_power_w
-from wattsched.instances.errors import InputError
+from wattsched.instances.errors import InputError, NoticeWarning
 from wattsched.instances.traces.recorded import TraceJob, grown
 from wattsched.replay.jobs.caps import CapError
 from wattsched.replaying.candidates import Site
@@ -110,7 +110,7 @@ def test_a_plan_is_as_good_as_trying_all(source: JobSource, more: dict[str, floa
 def test_what_no_candidate_reaches_is_said(source: JobSource) -> None:
     plan = planned(source, sheet(most_mean_h=0.01), nodes={"V100": [1, 2]}, caps_w=[2000.0])
     assert plan.best is None
-    assert verdict(plan) == "on no candidate jobs have a mean completion time of 0.01 h or less"
+    assert verdict(plan) == "no candidate has a mean completion time of 0.01 h or less"
     assert tables_of(plan)[1][3]
     assert json.loads(json.dumps(plan.as_dict(), allow_nan=False))["best"] is None
 
@@ -169,7 +169,7 @@ def test_a_malformed_price_sheet_is_named(tmp_path: Path, change: dict[str, obje
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"nodes": {"H100": [1]}}, "nodes: pool: 'H100' is not known"),
+        ({"nodes": {"H100": [1]}}, "nodes: pool of the cluster or the price sheet: 'H100' is not known"),
         ({"nodes": {"V100": [-1]}}, "nodes: V100: must be 0 or more"),
         ({"nodes": {"V100": []}}, "nodes: V100: must be 0 or more"),
         (
@@ -201,11 +201,29 @@ def test_prices_of_all_that_is_there_are_needed(source: JobSource) -> None:
         planned(source, prices, nodes={"A100": [0, 1]})
 
 
+def test_what_would_mislead_a_buyer_is_said(tmp_path: Path) -> None:
+    """GPUs that no model runs on, jobs that are cut to what there is, and sizes of nodes that differ."""
+    file = tmp_path / "jobs.csv"
+    file.write_text("job,arrival,duration,gpus,model\na,0,3600,64,bert\nb,1000,3600,4,bert\n")
+    nodes = {"A100": {"owned_year": 1.0}, "H100": {"bought_year": 1.0}}
+    today, tried = homogeneous_cluster(1, 8, "A100"), {"H100": [0, 1]}
+    with pytest.warns(NoticeWarning) as told:
+        capacity(JobSource(file), today, PriceSheet(nodes=nodes, job_h=1.0), nodes=tried, seeds=(0,))
+    said = "\n".join(str(one.message) for one in told)
+    assert "no job of the trace can run on H100" in said
+    assert "'a', which asks for most, runs on 8 instead of 64" in said
+    nodes["A100"]["gpus"] = 4
+    with pytest.raises(
+        ValueError, match=r"nodes\.A100\.gpus is 4, and the cluster's nodes of this pool have 8"
+    ):
+        capacity(JobSource(file), today, PriceSheet(nodes=nodes, job_h=1.0), nodes=tried, seeds=(0,))
+
+
 def test_the_command_says_what_to_do(source: JobSource, tmp_path: Path) -> None:
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({"nodes": NODES, "kwh": 0.3, "job_h": 1.0, "currency": "EUR"}))
     line = ["capacity", str(source.file), "--prices", str(prices), "--gpu-type", "V100", "--seeds", "0-1"]
-    line += ["--gpus-per-node", "4", "--try", "V100=1-3:2"]
+    line += ["--gpus-per-node", "4", "--try", "V100=1", "--try", "V100=3"]
     found = CliRunner().invoke(main, [*line, "--plot", str(tmp_path / "costs.svg")])
     assert found.exit_code == 0, found.output
     assert "EUR a year, between" in found.output
@@ -215,7 +233,7 @@ def test_the_command_says_what_to_do(source: JobSource, tmp_path: Path) -> None:
     assert len(json.loads(as_json.stdout)["options"]) == 3
     for wrong, said in (
         ("V100", "'V100' is not POOL=NUMBERS"),
-        ("V100=3-1", "'3-1' is neither a whole number nor a range"),
+        ("V100=3-1", "'3-1' ends before it begins"),
         ("V100=1-3:0", "'1-3:0' is neither a whole number nor a range"),
         ("V100=0-99999", "has more than 1,000 numbers"),
         ("V100=x", "'x' is neither a whole number nor a range"),
