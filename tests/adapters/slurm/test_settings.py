@@ -87,7 +87,9 @@ def test_only_as_many_clocks_are_lowered_as_have_to_be(world: SlurmWorld) -> Non
     first, second = running(world, 8, 4)
     report = cut(world, 12 * EACH_W - 100, 1.0)
     world.act()
-    assert (report.stopped, clocks(world, first), clocks(world, second)) == ({}, {1410}, {1005})
+    # Both would lose the same part of their speed: which one it is hangs on last digits.
+    assert report.stopped == {}
+    assert sorted([*clocks(world, first), *clocks(world, second)]) == [1005, 1410]
 
 
 def test_what_lowered_clocks_do_not_save_is_stopped(world: SlurmWorld) -> None:
