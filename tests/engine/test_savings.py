@@ -1,68 +1,23 @@
-"""What a cluster would save: frontiers against known ones, and replays counted to the same end."""
+"""What a cluster would save: replays counted to the same end, its record, its groups and fixed limits."""
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from tests.strategies.savings import dated_list, study
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.errors import InputError
 from wattsched.replay.jobs.outcome import RECORDS
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, replay_jobs
 from wattsched.replaying.savings import INPUTS, Input, savings
-from wattsched.report.saved import Interval, Point, PolicySavings, Savings, best_within, group_name
-from wattsched.report.savings import best_of, events, sensitivity, tables_of, verdict
-
-PARTS = st.floats(0.05, 3.0)
-
-
-def points(pairs: list[tuple[float, float]]) -> list[Point]:
-    return [Point(energy, completion, 1.0, 1.0, 0.0) for energy, completion in pairs]
-
-
-@given(st.lists(st.tuples(PARTS, PARTS), min_size=1, max_size=6), st.floats(0.1, 2.0))
-def test_a_frontier_is_the_least_of_its_points_and_lines(pairs, most) -> None:
-    point = best_within(points(pairs), "completion", most)
-    within = [energy for energy, completion in pairs if completion <= most]
-    if point is None:
-        assert not within
-        return
-    found = point.energy
-    assert found <= min(within)
-    # A dense walk along the lines between neighbours finds nothing below, and comes as close.
-    by_completion = sorted((completion, energy) for energy, completion in pairs)
-    seen = [energy for completion, energy in by_completion if completion <= most]
-    for (x0, y0), (x1, y1) in pairwise(by_completion):
-        if x0 <= most < x1:
-            share = np.linspace(0.0, (most - x0) / (x1 - x0), 101)
-            seen += list(y0 + share * (y1 - y0))
-    assert found == pytest.approx(min(seen))
-    mirrored = points([(completion, energy) for energy, completion in pairs])
-    soonest = best_within(mirrored, "energy", most)
-    assert soonest is not None
-    assert soonest.completion == pytest.approx(found)
-
-
-def test_who_is_served_later_is_told_of_the_point_that_saves() -> None:
-    # Between these the mean is the baseline's a quarter of the way, and so is all else.
-    left = Point(0.8, 0.9, p99=1.0, heavy=1.2, late=0.2, users={"ann": 0.8, "bo": 1.0})
-    right = Point(0.6, 1.3, p99=2.0, heavy=1.6, late=0.6, users={"ann": 1.6, "bo": 1.0})
-    found = best_within([right, left], "completion", 1.0)
-    assert found is not None
-    assert found.users == pytest.approx({"ann": 1.0, "bo": 1.0})
-    figures = (found.energy, found.completion, found.p99, found.heavy, found.late)
-    assert figures == pytest.approx((0.75, 1.0, 1.25, 1.3, 0.3))
+from wattsched.report.saved import Interval, PolicySavings, Savings, best_within, group_name
+from wattsched.report.savings import best_of, sensitivity, tables_of, verdict
 
 
 def test_users_of_several_jobs_are_told_of(tmp_path) -> None:
@@ -83,12 +38,6 @@ def test_users_of_several_jobs_are_told_of(tmp_path) -> None:
     ann = [j for j, user in enumerate(trace.users) if user == "ann"]
     assert point.users == {"ann": pytest.approx(run.jct_s[ann].mean() / base.jct_s[ann].mean())}
     assert list(RECORDS["jobs"](run)["user"]) == [*trace.users]
-
-
-def test_an_interval_is_students() -> None:
-    assert Interval.of([3.0]) == Interval(3.0)
-    found = Interval.of([1.0, 2.0, 3.0])
-    assert (found.mean, found.low, found.high) == pytest.approx((2.0, 2.0 - 2.4841, 2.0 + 2.4841), abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -220,21 +169,7 @@ def test_an_input_at_its_ends_saves_what_a_study_with_it_does(source, found) -> 
 
 @pytest.fixture
 def dated(tmp_path):
-    """A list over the end of a month, of two accounts, whose first jobs' watts and waits were recorded."""
-    file = tmp_path / "jobs.csv"
-    rows = ["job,arrival,duration,gpus,watts,wait,account,model"]
-    rows += [
-        f"j{j},2026-10-31 2{2 + j // 4}:{15 * (j % 4):02},3000,4,{1000 + j},{60 * j},{'ab'[j % 2]},bert"
-        for j in range(8)
-    ]
-    file.write_text("\n".join(rows) + "\n")
-    return JobSource(file, elasticity=1)
-
-
-def study(source, **more) -> Savings:
-    options = {"policies": ("backfill+zeus",), "levels": (1.0, 0.5), "inputs": ()}
-    options["settings"] = ReplaySettings(period_s=3600.0, carbon=300.0, tariff=0.2)
-    return savings(source, homogeneous_cluster(1, 8, "A100"), **{**options, **more})
+    return dated_list(tmp_path)
 
 
 @pytest.mark.parametrize("by", [("month",), ("account",), ("account", "month")])
@@ -401,94 +336,6 @@ def test_more_gpus_than_there_are_are_pointed_at_in_a_list_of_ones_own(tmp_path,
     moment = when.get(at, "on 2026-11-01 09:00:00 UTC")
     found = [str(one.message) for one in told if "doubtful" in str(one.message)]
     assert found == [f"{file}: doubtful: jobs hold 12 GPUs {moment}, of 8 that there are, 4 GPU h"]
-
-
-EVENTS = {
-    "limits": [
-        {"from": "2026-10-31T22:20Z", "to": "2026-10-31T22:50Z", "power_w": 1300.0},
-        {"from": "2026-10-31T22:40Z", "to": "2026-10-31T23:10Z", "power_w": 1200.0, "worth_per_kwh": 2.0},
-        {"from": "2026-11-01T00:10Z", "to": "2026-11-01T00:25Z", "power_w": 1200.0, "worth_per_kwh": 3.0},
-        {"from": "2026-11-01T00:15Z", "to": "2026-11-01T00:20Z", "power_w": 1300.0, "worth_per_kwh": 4.0},
-        {"from": "2026-10-31T22:20Z", "to": "2026-10-31T22:30Z", "power_w": 1299.0, "worth_per_kwh": 1.0},
-    ]
-}
-
-
-@pytest.mark.parametrize("wishes", [False, True])
-def test_events_cost_what_replays_without_the_signal_do_not(dated, tmp_path, wishes) -> None:
-    """Kilowatt hours and money against sums over the minutes of both replays."""
-    file = tmp_path / "july.json"
-    file.write_text(json.dumps(EVENTS))
-    settings = ReplaySettings(period_s=3600.0, signal=file, wishes=wishes)
-    journal, told, cluster = Journal(tmp_path / "kept"), [], homogeneous_cluster(1, 8, "A100")
-    options = {"policies": ("fifo",), "levels": (1.0, 0.5), "seeds": (0,), "inputs": (), "settings": settings}
-    found = savings(dated, cluster, **options, journal=journal, planned=lambda *counts: told.append(counts))
-    assert told == [(8 + len(found.limits) if wishes else 6 + len(found.limits), 0)]
-    assert [one.policy for one in found.events] == ["backfill", "fifo"]
-    (trace,) = dated.traces(cluster, [0]).values()
-    limits = EVENTS["limits"] if wishes else EVENTS["limits"][:1]
-    midnight_s = datetime(2026, 10, 31, tzinfo=UTC).timestamp()
-    spans = [
-        [int(datetime.fromisoformat(one[end]).timestamp() - midnight_s) for end in ("from", "to")]
-        for one in limits
-    ]
-    for one in found.events:
-        free, firm, held = (
-            next(iter(replay_jobs({0: trace}, [one.policy], settings=each)))[1]
-            for each in (ReplaySettings(period_s=3600.0), replace(settings, wishes=False), settings)
-        )
-        time_s = free.begin_s - 22 * 3600.0 + np.arange(25 * 3600)
-        free_w, firm_w, held_w = (run.meter.power.steps.at(time_s) for run in (free, firm, held))
-        worth = dict[int, float]()
-        for limit, span in zip(limits, spans, strict=True):
-            for second in range(*span):
-                worth[second] = max(worth.get(second, 0.0), limit.get("worth_per_kwh", 0.0))
-        kwh = sum(free_w[s] - held_w[s] for s in worth) / 3.6e6
-        assert one.not_drawn_j / 3.6e6 == pytest.approx(kwh, rel=1e-6, abs=1e-3)
-        earned = sum((firm_w[s] - held_w[s]) * best for s, best in worth.items()) / 3.6e6
-        assert one.earns == pytest.approx(earned, abs=1e-3)
-        assert one.completion == pytest.approx(held.jct_s.mean() / free.jct_s.mean())
-        assert one.p99 == pytest.approx(np.percentile(held.jct_s, 99) / np.percentile(free.jct_s, 99))
-        assert one.restarts == held.jobs.restarts.sum() - free.jobs.restarts.sum()
-        assert one.above_s == 0.0
-        assert one.completion > 1.0
-    stepped = []
-    again = replace(journal, resume=True)
-    assert found == savings(dated, cluster, **options, journal=again, progress=lambda *of: stepped.append(of))
-    assert not stepped
-    title, _, columns, rows = events(found)
-    assert (title, len(rows), len(columns)) == ("Events", 2, len(rows[0]))
-    assert (rows[0][columns.index(">earns")] != "") == wishes
-
-
-def test_wishes_need_a_signal_and_are_told_of(dated, tmp_path) -> None:
-    with pytest.raises(ValueError, match="`wishes` needs `signal`"):
-        ReplaySettings(wishes=True)
-    file = tmp_path / "july.json"
-    file.write_text(json.dumps(EVENTS))
-    (trace,) = dated.traces(homogeneous_cluster(1, 8, "A100"), [0]).values()
-    with pytest.warns(UserWarning, match="4 of 5 limits are wishes, and limit nothing"):
-        next(replay_jobs({0: trace}, ["fifo"], settings=ReplaySettings(signal=file)))
-
-
-def test_a_signal_that_limits_nothing_costs_nothing_and_says_so(dated, tmp_path) -> None:
-    file = tmp_path / "past.json"
-    file.write_text(
-        json.dumps(
-            {"limits": [EVENTS["limits"][0] | {"from": "2020-10-31T22:20Z", "to": "2021-10-31T22:20Z"}]}
-        )
-    )
-    with pytest.warns(
-        UserWarning, match=r"past.json: assumed: no limit holds in the time of the jobs, from 2026-10-31 22:"
-    ):
-        found = study(dated, seeds=(0,), settings=ReplaySettings(period_s=3600.0, signal=file))
-    figures = [
-        (one.not_drawn_j, one.earns, one.completion, one.restarts, one.above_s) for one in found.events
-    ]
-    assert figures == [(0.0, 0.0, 1.0, 0.0, 0.0)] * 2
-    file.write_text("{}")
-    with pytest.raises(InputError, match=r"past.json: has no limits"):
-        study(dated, seeds=(0,), settings=ReplaySettings(signal=file))
 
 
 def test_where_no_energy_is_saved_the_verdict_says_who_completes_sooner(dated) -> None:

@@ -28,7 +28,7 @@ from wattsched.verification.sizing.uncertainty import worst_case
 
 CASES = int(os.environ.get("UNCERTAIN_CASES", examples(60)))
 SEED = int(os.environ.get("UNCERTAIN_SEED", "0"))
-WAYS: tuple[dict[str, str], ...] = (
+WAYS: tuple[dict[str, Any], ...] = (
     {},
     {"solver": "highs"},
     {"solver": "price"},
@@ -45,7 +45,7 @@ def test_against_all_decisions(number: int) -> None:
     seed = SEED * 1_000_003 + number
     document = brute.random_round(random.Random(seed))
     instance, truth = Instance.model_validate(document), brute.least_cost(document)
-    found = wattsched.solve(instance, gap=1e-6, **WAYS[seed % len(WAYS)])  # type: ignore[arg-type]
+    found = wattsched.solve(instance, gap=1e-6, **WAYS[seed % len(WAYS)])
     assert wattsched.check(instance, found).faults == []
     assert found.certificate is not None
     if truth is None:

@@ -75,12 +75,12 @@ def test_a_queue_spends_what_small_steps_of_time_do(
     costs = [(20.0, 1.0), (50.0, cost)]
     jobs = len(here) + len(arrivals)
     most_w = GPUS * 500.0 * cost
-    found = spent(CURVE, GPUS, price, here, arrivals, costs, 0.0)
+    found = spent(CURVE, GPUS, here, arrivals, costs, 0.0, price)
     assert found == pytest.approx(
         by_steps(price, here, arrivals, costs), abs=2 * jobs * STEP_S * most_w, rel=1e-6
     )
     halves = [(10.0, 1.0), (20.0, 1.0), (35.0, cost), (50.0, cost)]
-    assert found == pytest.approx(spent(CURVE, GPUS, price, here, arrivals, halves, 0.0), rel=1e-9)
+    assert found == pytest.approx(spent(CURVE, GPUS, here, arrivals, halves, 0.0, price), rel=1e-9)
 
 
 @given(near=st.floats(1e-9, 1e6), at=st.floats(-8.0, 5.0))
