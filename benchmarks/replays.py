@@ -243,7 +243,7 @@ class Figures:
         """Sum an outcome up."""
         trace, jct_h = outcome.trace, outcome.jct_s / 3600
         alone_h = trace.work / trace.requested_rate / 3600
-        by_gpu_h = np.argsort(alone_h * trace.requested_gpus, kind="stable")
+        by_gpu_h = np.argsort(trace.requested_gpu_s, kind="stable")
         heavy = by_gpu_h[-max(1, round(HEAVY * len(trace))) :]
         return cls(
             mean_h=float(jct_h.mean()),

@@ -1,4 +1,4 @@
-"""Clusters that one may have instead of today's: `Candidate`, `Site`."""
+"""Candidates are the clusters that one may have instead of today's."""
 
 from __future__ import annotations
 

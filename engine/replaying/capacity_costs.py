@@ -1,4 +1,4 @@
-r"""What candidates for a cluster cost in a year: what is fixed, what bounds prove and what replays suggest.
+r"""A candidate costs fixed amounts in a year, and what its jobs take, of which bounds and replays tell.
 
 With n nodes and a cap of W a candidate costs
 
@@ -33,12 +33,11 @@ from wattsched.topology.cluster import Cluster
 
 YEAR_S = 8766 * S_PER_H
 TILT, RIDGE = 1.0, 0.1
-"""How fast what replays come to over a bound rises with the bound, in logarithms, before they tell, and how
-much is made of that: where GPUs are scarce, knowing the future is worth more. The unit is that of a sum of
-squared logarithms of bounds."""
+"""Replays come to more over a bound where it is higher: so fast, in logarithms, before they tell, with so
+much weight in a sum of squared logarithms of bounds. Where GPUs are scarce, the future is worth knowing."""
 
 BINDS = 0.98
-"""Part of the watts that a cap leaves which are drawn where it binds."""
+"""A cap binds where more than this part of the watts that it leaves are drawn."""
 
 
 class Run(NamedTuple):

@@ -126,17 +126,14 @@ class JobSource:
         OSError
             When a file cannot be read.
         """
-        profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
-        known = {s: self._models(profiles, s) for s in seeds}
+        profiles, of_seed = self._profiles()
         if not self.draws:
-            return self._listed(cluster, known)
+            return self._listed(cluster, {seed: of_seed(seed) for seed in seeds})
         if self.tables is not None:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
         with naming(self.file):
-            before, jobs = self._recorded(profiles)
-            given: dict[str, Any] = {"elasticity": self.elasticity, "as_deployed": self.as_deployed}
-            given["history"] = before
-            found = {s: trace_of_durations(cluster, jobs, seed=s, profiles=known[s], **given) for s in seeds}
+            jobs, made = self._recorded(profiles, of_seed)
+            found = {seed: made(cluster, jobs, seed=seed) for seed in seeds}
         if self.form == LIST:
             clock = first_arrival(self.file)
             found = {s: replace(trace, clock=clock) for s, trace in found.items()}
@@ -159,36 +156,43 @@ class JobSource:
         `growth` is the part by which there are more (`instances.traces.recorded.grown`). Errors are those of
         `traces`; a list that tells work is refused, too.
         """
-        profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
+        profiles, of_seed = self._profiles()
         with naming(self.file):
             if not self.draws:
                 raise ValueError("tells work; this needs a list of what ran, with durations")
-            before, jobs = self._recorded(profiles)
-            jobs = using_gpus(jobs)
+            jobs, made = self._recorded(profiles, of_seed)
         if self.form == LIST:
-            self._notice_cuts(jobs, trace_of_durations(recorded_on, jobs, profiles=profiles))
-        load = cache(partial(grown, jobs, growth))
-        return lambda cluster, seed: trace_of_durations(
-            cluster,
-            load(seed),
-            seed=seed,
-            elasticity=self.elasticity,
-            profiles=self._models(profiles, seed),
-            history=before,
-            as_deployed=self.as_deployed,
-            recorded_on=recorded_on,
-        )
+            self._notice_cuts(jobs, made(recorded_on, jobs, seed=0))
+        load = cache(partial(grown, using_gpus(jobs), growth))
+        return lambda cluster, seed: made(cluster, load(seed), seed=seed, recorded_on=recorded_on)
 
-    def _models(self, profiles: Profiles, seed: int) -> Profiles:
-        """Performance models of a seed."""
-        return with_errors(profiles, seed) if self.model_errors else profiles
+    def _profiles(self) -> tuple[Profiles, Callable[[int], Profiles]]:
+        """Performance models, and those of a seed."""
+        known = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
+        return known, cache(partial(with_errors, known)) if self.model_errors else lambda seed: known
 
-    def _recorded(self, profiles: Profiles) -> tuple[list[TraceJob], list[TraceJob]]:
-        """Jobs before the days, and jobs of the days, of a file that tells durations."""
-        found = self._within(self._read(profiles))
+    def _recorded(
+        self, profiles: Profiles, of_seed: Callable[[int], Profiles]
+    ) -> tuple[list[TraceJob], Callable[..., Trace]]:
+        """Jobs of the days, of a file that tells durations, and what makes traces with the settings."""
+        before, jobs = self._within(self._read(profiles))
         if self.form == LIST or self.as_deployed:
-            self._notice_freedom(found[1])
-        return found
+            self._notice_freedom(jobs)
+
+        def made(cluster: Cluster, jobs: Sequence[TraceJob], *, seed: int, **more: Any) -> Trace:
+            """Make a trace of jobs by `trace_of_durations`."""
+            return trace_of_durations(
+                cluster,
+                jobs,
+                seed=seed,
+                elasticity=self.elasticity,
+                as_deployed=self.as_deployed,
+                profiles=of_seed(seed),
+                history=before,
+                **more,
+            )
+
+        return jobs, made
 
     def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
         """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""

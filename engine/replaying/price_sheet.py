@@ -1,4 +1,4 @@
-"""What nodes, energy, a power cap and the time of jobs cost: `PriceSheet`."""
+"""A price sheet says what nodes, energy, a power cap and the time of jobs cost."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def savings(
         the source has `model_errors` and there are several; default: three, or one for a list of work.
     settings : ReplaySettings, optional
         Without a budget, and without nodes that sleep; with a tariff money is told, too.
-    pacing : {"even", "price", "none"}
+    pacing : {"even", "price", "plan", "none"}
         How the budgets are spent, as in `ReplaySettings`.
     inputs : sequence of Input, optional
         What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
@@ -185,8 +185,7 @@ def savings(
     traces = source.traces(cluster, seeds)
     one_trace = next(iter(traces.values()))
     knows, last = settings.knows or known_of(one_trace), policies[-1]
-    guesses = base_of(last) not in BLIND and known_under(last, knows) != "exact"
-    upper = [last + EXACT] if guesses and last + EXACT not in policies else []
+    upper = _upper(policies, knows)
     order = [*policies[:-1], *upper, last]
     if "account" in by and not any(one.account for one in one_trace.records):
         raise ValueError("by: the trace names no account")
@@ -211,20 +210,7 @@ def savings(
     for policy in order:
         events += study.events(policy, tried[policy][0])
     limits = _at_once(executor, lambda limit_w: study.limit(as_set, limit_w, found[-1]), limits_w)
-    ends = [(number, end) for number in range(len(tested)) for end in (-1, 1)]
-
-    def part(at: tuple[int, int]) -> float | None:
-        """Return the part of the energy that the last policy saves on the first seed, an input at an end."""
-        number, end = at
-        site, changed = tested[number].vary(cluster, settings, end)
-        kept = journal and journal.within(f"input{number}{end:+}")
-        varied = source.traces(site, [*traces][:1])
-        try:
-            return replace(study, traces=varied, settings=changed, journal=kept).part(last, near)
-        except CapError:  # With other watts the cluster may exceed its cap when idle.
-            return None
-
-    parts = _at_once(executor, part, ends)
+    parts = _parts(study, source, cluster, tested, last, near)
     now = best_within([point for point, *_ in filter(None, found[-1].points)], "completion", 1.0)
     one = next(iter(base.values()))
     energy_j = Interval.of([known.energy_j for known in base.values()])
@@ -243,10 +229,7 @@ def savings(
         policies=found,
         currency="" if (tariff := one.outcome.meter.tariff) is None else tariff.currency,
         as_it_is=None if now is None or not tested else 1.0 - now.energy,
-        inputs=[
-            Sensitivity(of.name, of.low, of.high, *both)
-            for of, *both in zip(tested, parts[::2], parts[1::2], strict=True)
-        ],
+        inputs=parts,
         assumptions=[*source.comments, *_assumptions(source, settings, pacing, knows)],
         record=record,
         doubts=[*doubts(baseline, energy_j.mean, record), *one.outcome.meter.stale(one.outcome.begin_s)],
@@ -254,6 +237,34 @@ def savings(
         limits=limits,
         events=events,
     )
+
+
+def _upper(policies: Sequence[str], knows: Knows) -> list[str]:
+    """Return the last policy with exact durations, where it does not know them and is not there so, too."""
+    last = policies[-1]
+    guesses = base_of(last) not in BLIND and known_under(last, knows) != "exact"
+    return [last + EXACT] if guesses and last + EXACT not in policies else []
+
+
+def _parts(
+    study: Study, source: JobSource, cluster: Cluster, inputs: Sequence[Input], policy: str, near: int
+) -> list[Sensitivity]:
+    """Return what a policy saves of the energy on the first seed with each input at either end."""
+
+    def part(at: tuple[int, int]) -> float | None:
+        number, end = at
+        site, settings = inputs[number].vary(cluster, study.settings, end)
+        kept = study.journal and study.journal.within(f"input{number}{end:+}")
+        traces = source.traces(site, [*study.traces][:1])
+        try:
+            return replace(study, traces=traces, settings=settings, journal=kept).part(policy, near)
+        except CapError:  # With other watts the cluster may exceed its cap when idle.
+            return None
+
+    ends = [(number, end) for number in range(len(inputs)) for end in (-1, 1)]
+    parts = _at_once(study.executor, part, ends)
+    both = zip(inputs, parts[::2], parts[1::2], strict=True)
+    return [Sensitivity(of.name, of.low, of.high, *found) for of, *found in both]
 
 
 def _at_once(executor: Executor | None, function: Callable[[T], R], items: Iterable[T]) -> list[R]:

@@ -181,8 +181,7 @@ class Study:
         """Figures of a replay relative to the baseline's."""
         then_s, now_s = outcome.jct_s, base.outcome.jct_s
         trace = base.outcome.trace
-        gpu_s = trace.requested_gpus * trace.work / trace.requested_rate
-        heavy = np.argsort(gpu_s, kind="stable")[-max(1, round(HEAVY * len(trace))) :]
+        heavy = np.argsort(trace.requested_gpu_s, kind="stable")[-max(1, round(HEAVY * len(trace))) :]
         of_groups_j, of_groups_s = self.split(base, outcome) if self.by else ({}, {})
         return Point(
             energy=round(1.0 - base.saved_j(outcome) / base.energy_j, 12),  # What is beyond is no saving.

@@ -59,7 +59,7 @@ class Option:
 
 @dataclass(frozen=True)
 class CapacityPlan:
-    """What cluster and power cap to have for a load; money is by the year.
+    """A capacity plan says what cluster and power cap to have for a load; money is by the year.
 
     Attributes
     ----------

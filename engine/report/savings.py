@@ -186,7 +186,7 @@ def split_savings(found: Savings) -> Told:
 
 
 def _keys(found: Savings) -> list[str]:
-    """What the energy is split by."""
+    """Return what the energy is split by."""
     return [key for key in ("month", "account") if any(getattr(one, key) for one in found.groups)]
 
 

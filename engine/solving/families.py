@@ -94,7 +94,7 @@ class _Search:
 
     @property
     def bound(self) -> float:
-        """What every decision costs at least."""
+        """No decision costs less."""
         return min(part.bound for part in self.leaves.values())
 
     @property

@@ -93,14 +93,14 @@ class UncertainRound:
         """Return the constant of the objective's worst case."""
         return understated(self._set, box[OBJECTIVE], np.zeros(0))[1] if OBJECTIVE in box else 0.0
 
-    def _chosen(self, decision: Decision, name: str) -> FloatArray:
-        """Deviations of the jobs of a decision."""
+    def _chosen(self, decision: Decision) -> dict[str, FloatArray]:
+        """Deviations of the jobs of a decision, by the name of the parameter."""
         chosen = matching_options(self._options, decision)
-        return self._deviations[name][chosen[chosen >= 0]]
+        return {name: self._deviations[name][chosen[chosen >= 0]] for name in self.root}
 
     def parameters(self, decision: Decision) -> dict[str, float]:
         """Return the parameters at which the worst cases of a decision are exact."""
-        return {name: parameter(self._set, self._chosen(decision, name)) for name in self.root}
+        return {name: parameter(self._set, each) for name, each in self._chosen(decision).items()}
 
     def looseness(self, box: Box) -> dict[str, float]:
         """Return by how much, at most, a box understates each worst case, relative as in `shortfalls`."""
@@ -116,10 +116,9 @@ class UncertainRound:
     def shortfalls(self, decision: Decision, box: Box) -> dict[str, float]:
         """Return by how much a box understates each worst case, relative to the cap or the objective."""
         found = {}
-        for name, interval in box.items():
-            deviation = self._chosen(decision, name)
+        for name, deviation in self._chosen(decision).items():
             exact = parameter(self._set, deviation)
-            ends = [understated(self._set, each, deviation) for each in (interval, (exact, exact))]
+            ends = [understated(self._set, each, deviation) for each in (box[name], (exact, exact))]
             least, worst = (float(terms.sum()) + besides for terms, besides in ends)
             found[name] = (worst - least) / self._sizes[name]
         return found

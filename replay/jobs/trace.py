@@ -136,6 +136,11 @@ class Trace:
         return np.asarray(rates[self.request].max(axis=1))
 
     @cached_property
+    def requested_gpu_s(self) -> FloatArray:
+        """GPU seconds of each job's work on the GPUs asked for, shape (n_jobs,)."""
+        return np.asarray(self.work / self.requested_rate * self.requested_gpus)
+
+    @cached_property
     def choice(self) -> IntArray:
         """Number of what a row is a setting of: the same for equal kind, pool and GPU count."""
         rows = self.configurations

@@ -24,6 +24,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -39,7 +40,7 @@ SCENARIOS, REVIEW_S, REVIEWS = 6, 1800.0, 48
 HORIZON_S = 2 * S_PER_DAY
 """Longest time that is planned; beyond, the budget is spent evenly."""
 BEFORE_S, EVEN = 6 * S_PER_H, 0.5
-"""What the rate of all days before counts for, beside that of the last day; part of the draw that is even."""
+"""The rate of all days before counts for so long beside that of the last day; so much of the draw is even."""
 SPREAD, BURST = 0.3, 20.0
 """Shape of the gamma distribution of the rate, and arrivals of the last day by which it grows by 1."""
 SIZES = 200
@@ -81,7 +82,7 @@ class Curve:
     def of(cls, trace: Trace, rows: IntArray) -> Curve:
         """Average over kinds of jobs, by the square root of their GPU seconds, of the best of some rows."""
         of, kind = trace.configurations, trace.configurations.of_job
-        gpu_s = np.bincount(kind, weights=gpu_seconds(trace))
+        gpu_s = np.bincount(kind, weights=trace.requested_gpu_s)
         total, weights = np.zeros((5, len(PRICES))), 0.0
         for number, job in zip(*np.unique(kind, return_index=True), strict=True):
             own = rows[of.kind[rows] == number]
@@ -122,19 +123,14 @@ def best(trace: Trace, job: int, rows: IntArray) -> FloatArray:
     return np.asarray(columns[:, (columns[0] - PRICES[:, None] * columns[1]).argmax(axis=1)])
 
 
-def gpu_seconds(trace: Trace) -> FloatArray:
-    """Return what each job takes on the GPUs asked for, shape (n_jobs,)."""
-    return np.asarray(trace.work / trace.requested_rate * trace.requested_gpus)
-
-
 def spent(
     curve: Curve,
     gpus: float,
-    price: float,
     here: Sequence[Queued],
     coming: Sequence[Arrival],
     costs: Sequence[tuple[float, float]],
     begin_s: float,
+    price: float,
 ) -> float:
     """Simulate a queue at a price of the budget, and return what of it is spent.
 
@@ -229,7 +225,7 @@ class Past:
             len(before),
             np.append(arrived_s, trace.arrival_s),
             np.append(gpus, trace.requested_gpus),
-            np.append(gpu_s, gpu_seconds(trace)),
+            np.append(gpu_s, trace.requested_gpu_s),
         )
 
     def scenarios(self, state: State, until_s: float) -> list[list[Arrival]]:
@@ -290,22 +286,19 @@ class Horizon:
         now_s, left_s = state.time_s, allowance.left_s
         until_s = now_s + min(left_s, HORIZON_S)
         self._again_s = min(now_s + min(REVIEW_S, self._budget.period_s / REVIEWS), now_s + left_s)
-        costs = self._costs(now_s, until_s)
-        amount = allowance.spare * (until_s - now_s) / left_s
-        dearest = max(max(cost for _, cost in costs), 1e-30)
+        spans, dearest = self._costs(now_s, until_s)
+        amount = allowance.spare / dearest * (until_s - now_s) / left_s
         prices = list[float]()
         for coming in self._past.scenarios(state, until_s):
-
-            def spends(price: float, coming: Sequence[Arrival] = coming) -> float:
-                return spent(self._curve, self._gpus, price / dearest, here, coming, costs, now_s)
-
+            spends = partial(spent, self._curve, self._gpus, here, coming, spans, now_s)
             prices.append(lasting(spends, amount, prices[-1] if prices else 1e-2, LEAST, MOST))
         self.price = float(np.mean(prices)) / dearest if prices else None
 
-    def _costs(self, now_s: float, until_s: float) -> list[tuple[float, float]]:
-        """Ends of the spans in which a joule costs the same, and that cost."""
+    def _costs(self, now_s: float, until_s: float) -> tuple[list[tuple[float, float]], float]:
+        """Ends of the spans in which a joule costs the same, that cost over the largest, and the largest."""
         steps = self._budget.planned
         within = steps.time_s[(steps.time_s > now_s) & (steps.time_s < until_s)]
         begins = np.append(now_s, within)
         cost = np.asarray(steps.at(begins)) / J_PER_KWH
-        return list(zip([*within.tolist(), until_s], cost.tolist(), strict=True))
+        dearest = max(float(cost.max()), 1e-30)
+        return list(zip([*within.tolist(), until_s], (cost / dearest).tolist(), strict=True)), dearest
