@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 
 import numpy as np
 from pydantic import BaseModel
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.instances.errors import require
 from wattsched.report.marginal import MarginalPrice
 from wattsched.solvers.parametric import ParametricLp
 from wattsched.solvers.registry import get as find_solver
@@ -70,6 +72,9 @@ def marginal_prices(
         As of `solve`.
     """
     timer = Timer(limits_of(0.0, time_limit).time_s)
+    require("formulation", formulation, (str, NoneType), "a name")
+    require("objective", objective, (str, NoneType), "a name")
+    require("solved", solved, (bool,), "True or False")
     sound, kind = sound_instance(instance)
     goal = kind.objective(sound.objective if objective is None else objective)
     model = model_of(sound, formulation=formulation, objective=objective)
