@@ -7,7 +7,6 @@ import math
 import pytest
 
 import wattsched
-
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES, objective
 from wattsched.instances.sizing.instance import Instance
