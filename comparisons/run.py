@@ -131,6 +131,11 @@ class Run:
         return f"{self.formulation} {self.solver}"
 
     @property
+    def case(self) -> str:
+        """Instance and seed in one word."""
+        return f"{self.instance} seed {self.seed}"
+
+    @property
     def solved(self) -> bool:
         """True if formulation and solver reached the gap by themselves, or proved infeasibility."""
         return self.solver_status in ("optimal", "infeasible") and not self.faults
