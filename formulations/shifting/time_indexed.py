@@ -22,13 +22,15 @@ be continuous.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wattsched.formulations.counts import Counting, Counts
 from wattsched.formulations.model import Model, Starts
-from wattsched.formulations.program import Block, ProgramBuilder
+from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.reach import in_reach
 from wattsched.formulations.shifting.columns import (
     decision_of,
@@ -39,6 +41,7 @@ from wattsched.formulations.shifting.columns import (
     row_names,
 )
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
+from wattsched.formulations.shifting.scenarios import Data, Scenarios, in_all
 from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray, IntArray, offsets
@@ -47,51 +50,165 @@ Coefficients = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Coefficients of a job: of its ends, runs and seconds used in them, by slot and option, and of work left."""
 
 
-def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
+def build(data: Data, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
     """Build the program; see the module's text."""
     minimised, builder = OBJECTIVES.index(objective), ProgramBuilder()
+    cases = {"": (1.0, data)} if isinstance(data, Horizon) else data.horizons
     # The choice groups are the first columns.
-    ends = [_ends(horizon, builder, job, minimised) for job in range(horizon.n_jobs)]
-    jobs = [_Job(horizon, builder, job, ends[job], minimised) for job in range(horizon.n_jobs)]
-    # Completion counts from the arrival.
-    arrival_s = float(horizon.share @ horizon.arrival_s)
-    upper = row_limits(horizon)
-    upper[horizon.n_cells :] += np.where(horizon.limited == 0, arrival_s, 0.0)
-    rows = builder.rows(Block.named("row", row_names(horizon)), upper=upper)
-    for job in jobs:
-        for resource, of_resource in enumerate(rows[: horizon.n_cells].reshape(-1, horizon.slots)):
-            uses = horizon.uses[job.options, resource]
-            able = np.flatnonzero(uses)
-            builder.add(of_resource[job.slots][:, None], job.runs[:, able], uses[able])
-        for criterion, row in zip(horizon.limited.tolist(), rows[horizon.n_cells :], strict=True):
-            job.add_to(row, _costs(horizon, job.number, criterion))
+    parts = [_Part(h, builder, minimised, p, f"{name}/" if name else "") for name, (p, h) in cases.items()]
+    for part in parts:
+        part.fill()
+    plan = None if isinstance(data, Horizon) else _Plan(data, builder, parts)
     program = builder.program(
-        offsets([len(columns) for columns in ends]),
-        offset=float(horizon.idle_use[minimised]) if minimised else -arrival_s,
+        offsets([len(columns) for part in parts for columns in part.ends]),
+        offset=sum(part.offset for part in parts),
     )
 
     def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
         """Decision of a point: its runs, followed with their exact work."""
+        decisions = [part.decision(x) for part in parts]
+        return decisions[0] if plan is None else in_all(plan.slots, dict(zip(cases, decisions, strict=True)))
+
+    def named(y: FloatArray) -> dict[str, float]:
+        found = {} if plan is None else plan.named_prices(y)
+        return found | {name: price for part in parts for name, price in part.named_prices(y).items()}
+
+    model = Model(
+        program,
+        decode=decode,
+        named_prices=named,
+        counts=None if plan is None else lambda: plan.counts(program, named),
+    )
+    return in_reach(model, {name: limit for part in parts for name, limit in part.limits.items()})
+
+
+class _Part:
+    """Columns and rows of a horizon; of a scenario, at its probability, with `prefix` before their names.
+
+    Attributes
+    ----------
+    ends : list of int arrays
+        By job, the choice of an end.
+    offset : float
+        Part of the objective that no column changes.
+    """
+
+    def __init__(self, horizon: Horizon, builder: ProgramBuilder, minimised: int, share: float, prefix: str):
+        self.horizon, self.prefix, self._builder = horizon, prefix, builder
+        self._minimised, self._share = minimised, share
+        # Completion counts from the arrival.
+        self._arrival_s = float(horizon.share @ horizon.arrival_s)
+        self.offset = share * (float(horizon.idle_use[minimised]) if minimised else -self._arrival_s)
+        self.ends = [self._ends(job) for job in range(horizon.n_jobs)]
+
+    def _ends(self, job: int) -> IntArray:
+        """Columns of the slots that the job may end in; the last one stands for unfinished."""
+        horizon = self.horizon
+        slots = np.arange(horizon.first_slot[job], horizon.slots + 1)
+        late = horizon.begin_s[slots] >= horizon.deadline_s[job]
+        late[-1] |= horizon.must_finish[job] or horizon.most_left[job] <= 0
+        cost, *_ = _costs(horizon, job, self._minimised)
+        name = self.prefix + horizon.instance.jobs[job].name
+        block = Block("ends", len(slots), lambda i: f"ends[{name},{slots[i]}]")
+        return self._builder.columns(block, cost=self._share * cost, upper=1.0 - late)
+
+    def fill(self) -> None:
+        """Add all but the ends."""
+        horizon, builder = self.horizon, self._builder
+        self.jobs = [
+            _Job(horizon, builder, job, ends, self.prefix, (self._minimised, self._share))
+            for job, ends in enumerate(self.ends)
+        ]
+        upper = row_limits(horizon)
+        upper[horizon.n_cells :] += np.where(horizon.limited == 0, self._arrival_s, 0.0)
+        names = [self.prefix + name for name in row_names(horizon)]
+        self._rows = rows = builder.rows(Block.named("row", names), upper=upper)
+        for job in self.jobs:
+            for resource, of_resource in enumerate(rows[: horizon.n_cells].reshape(-1, horizon.slots)):
+                uses = horizon.uses[job.options, resource]
+                able = np.flatnonzero(uses)
+                builder.add(of_resource[job.slots][:, None], job.runs[:, able], uses[able])
+            for criterion, row in zip(horizon.limited.tolist(), rows[horizon.n_cells :], strict=True):
+                job.add_to(row, _costs(horizon, job.number, criterion))
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Budgets by the names of their rows."""
+        return {self.prefix + name: limit for name, limit in limits_of(self.horizon).items()}
+
+    def named_prices(self, y: FloatArray) -> dict[str, float]:
+        """Prices of cells and budgets, by name, of those of all rows."""
+        return {self.prefix + name: price for name, price in named_prices(self.horizon, y[self._rows]).items()}
+
+    def decision(self, x: FloatArray) -> ShiftingDecision:
+        """Decision of a point: its runs, followed with their exact work."""
+        horizon = self.horizon
         option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
-        for job in jobs:
+        for job in self.jobs:
             slot, chosen = np.nonzero(x[job.runs] > 0.5)
             option[job.number, job.slots[slot]] = job.options[chosen]
         return decision_of(horizon, follow(horizon, np.arange(horizon.n_jobs), option))
 
-    model = Model(program, decode=decode, named_prices=lambda y: named_prices(horizon, y[rows]))
-    return in_reach(model, limits_of(horizon))
 
+class _Plan:
+    """What all scenarios do in the decided `slots`: columns that their runs there are equal to."""
 
-def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, minimised: int) -> IntArray:
-    """Columns of the slots that the job may end in; the last one stands for unfinished."""
-    slots = np.arange(horizon.first_slot[job], horizon.slots + 1)
-    late = horizon.begin_s[slots] >= horizon.deadline_s[job]
-    late[-1] |= horizon.must_finish[job] or horizon.most_left[job] <= 0
-    cost, *_ = _costs(horizon, job, minimised)
-    name = horizon.instance.jobs[job].name
-    return builder.columns(
-        Block("ends", len(slots), lambda i: f"ends[{name},{slots[i]}]"), cost=cost, upper=1.0 - late
-    )
+    def __init__(self, data: Scenarios, builder: ProgramBuilder, parts: list[_Part]):
+        self.slots, self._parts = data.decided, parts
+        self._columns: list[IntArray] = []
+        self._names: list[str] = []
+        self._rows: list[IntArray] = []
+        for jobs in zip(*(part.jobs for part in parts), strict=True):
+            self._add(builder, jobs, data.expected.instance.jobs[jobs[0].number].name)
+
+    def _add(self, builder: ProgramBuilder, jobs: tuple[_Job, ...], name: str) -> None:
+        """Add the columns of a job, and rows that tie its runs in all scenarios to them."""
+        first, slots = jobs[0], jobs[0].slots[jobs[0].slots < self.slots]
+        keys = [(slot, option) for slot in slots.tolist() for option in first.options.tolist()]
+        labels = [f"plan[{name},{slot},{option}]" for slot, option in keys]
+        columns = builder.columns(Block.named("plan", labels), integer=False, upper=1.0)
+        self._columns.append(columns.reshape(len(slots), len(first.options)))
+        for part, job in zip(self._parts, jobs, strict=True):
+            row = part.horizon.row
+            names = [f"{part.prefix}runs:{name}@{slot}={row[option]}" for slot, option in keys]
+            rows = builder.rows(Block.named("runs", names), lower=0.0, upper=0.0)
+            builder.add(rows, job.runs[: len(slots)].ravel())
+            builder.add(rows, columns, -1.0)
+            self._names += names
+            self._rows.append(rows)
+
+    def named_prices(self, y: FloatArray) -> dict[str, float]:
+        """Prices of the runs in each scenario, of those of all rows."""
+        prices = y[np.concatenate(self._rows)].tolist() if self._rows else []
+        return {name: price for name, price in zip(self._names, prices, strict=True) if price}
+
+    def counts(self, program: Program, named: Callable[[FloatArray], dict[str, float]]) -> Counts:
+        """Return what certificate trees count: whether a job runs in a slot at all, and as which row."""
+        counting = Counting()
+        for number, columns in enumerate(self._columns):
+            job = self._parts[0].jobs[number]
+            self._count(counting, 0, "", number, columns)
+            for part in self._parts:
+                self._count(counting, 1, part.prefix, number, part.jobs[number].runs[len(columns) :])
+
+        def words(key: tuple[str, int, int, tuple[int, ...]]) -> dict[str, Any]:
+            prefix, number, slot, rows = key
+            where = {"scenario": prefix.removesuffix("/")} if prefix else {}
+            jobs = self._parts[0].horizon.instance.jobs
+            return {**where, "job": jobs[number].name, "slot": slot, "rows": list(rows)}
+
+        return counting.counts(program, named, words)
+
+    def _count(self, counting: Counting, level: int, prefix: str, number: int, columns: IntArray) -> None:
+        """Count the runs of a job that these columns are, by slot, all rows together and each by itself."""
+        part = self._parts[0]
+        job = part.jobs[number]
+        rows = part.horizon.row[job.options].tolist()
+        slots = job.slots[: len(columns)] if not prefix else job.slots[len(job.slots) - len(columns) :]
+        for slot, of_slot in zip(slots.tolist(), columns.tolist(), strict=True):
+            for row, column in zip(rows, of_slot, strict=True):
+                counting.add(2 * level, (prefix, number, slot, tuple(rows)), column)
+                counting.add(2 * level + 1, (prefix, number, slot, (row,)), column)
 
 
 def _completion(horizon: Horizon, job: int) -> Coefficients:
@@ -118,16 +235,26 @@ def _costs(horizon: Horizon, job: int, criterion: int) -> Coefficients:
 class _Job:
     """Columns and rows of one job besides its choice of an end; arrays by slot and option.
 
-    `ends` are the columns of that choice, `minimised` is the number of the criterion that columns cost.
+    `ends` are the columns of that choice, `minimised` is the number of the criterion that columns cost, and
+    the share of it that they do; `prefix` comes before the job's name.
     """
 
-    def __init__(self, horizon: Horizon, builder: ProgramBuilder, job: int, ends: IntArray, minimised: int):
+    def __init__(
+        self,
+        horizon: Horizon,
+        builder: ProgramBuilder,
+        job: int,
+        ends: IntArray,
+        prefix: str,
+        minimised: tuple[int, float],
+    ):
         self._horizon, self._builder, self.number = horizon, builder, job
-        self._name = horizon.instance.jobs[job].name
+        self._name = prefix + horizon.instance.jobs[job].name
         self.slots = np.arange(horizon.first_slot[job], horizon.slots)
         self.options = horizon.options_of(job)
         self._slot_s = np.repeat(horizon.slot_s[self.slots], len(self.options))
-        _, run_cost, used_cost, left_cost = _costs(horizon, job, minimised)
+        criterion, share = minimised
+        _, run_cost, used_cost, left_cost = (share * cost for cost in _costs(horizon, job, criterion))
         self._ends = ends
         self.runs = self._columns("runs", self.options, cost=run_cost, integer=True)
         self._used = self._columns("used", self.options, cost=used_cost, upper=self._slot_s)

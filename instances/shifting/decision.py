@@ -30,6 +30,10 @@ class Run(Strict):
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
 
+    def until(self, slot: int) -> Run:
+        """Return the run cut at the begin of a later slot."""
+        return self.model_copy(update={"slots": min(self.slots, slot - self.first_slot)})
+
 
 class Schedule(Strict):
     """Runs of one job, in the order of time; it pauses in between."""
@@ -38,7 +42,7 @@ class Schedule(Strict):
     runs: Annotated[list[Run], Field(min_length=1)]
 
 
-class ShiftingDecision(Strict):
+class Plan(Strict):
     """Schedule of every job; each job of the instance is named exactly once.
 
     Attributes
@@ -51,3 +55,25 @@ class ShiftingDecision(Strict):
 
     jobs: list[Schedule]
     waiting: list[Name]
+
+    def first(self, slots: int) -> Plan:
+        """Return the plan of the first slots alone."""
+        jobs = [
+            Schedule(job=one.job, runs=runs)
+            for one in self.jobs
+            if (runs := [run.until(slots) for run in one.runs if run.first_slot < slots])
+        ]
+        running = {one.job for one in jobs}
+        return Plan(jobs=jobs, waiting=[*(o.job for o in self.jobs if o.job not in running), *self.waiting])
+
+
+class ShiftingDecision(Plan):
+    """Plan of the horizon; of an instance with scenarios, what to do in its decided slots.
+
+    Attributes
+    ----------
+    scenarios : dict of str to Plan, optional
+        Plan of the whole horizon in each scenario; in the decided slots they agree.
+    """
+
+    scenarios: dict[Name, Plan] | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -93,12 +94,19 @@ class Prover(ProverOfSplits):
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
+        charged, faults = charges(prices, self.limits, (), "min")
+        return Proof(faults) if faults else self.proof(charged, taken)
+
+    def proof(
+        self, charged: Mapping[str, float], taken: Sequence[Taken], runs: Mapping[str, FloatArray] | None = None
+    ) -> Proof:
+        """Prove a bound by charges for a unit of each row, on some sides of splits.
+
+        `runs` are charges of either sign for what jobs run, by the job's name, slot and row of its table.
+        """
         if not self._has_objective:
             why = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
             return Proof([f"certificate: {why}"])
-        charged, faults = charges(prices, self.limits, (), "min")
-        if faults:
-            return Proof(faults)
         if self._idle_exceeds:
             return Proof(bound=math.inf, excess=math.inf)
         within, least = 0.0, None
@@ -109,14 +117,16 @@ class Prover(ProverOfSplits):
             # Outside, some job costs `within` more than its least cost, but only at the prices of the list.
             elif charged == listing.charged:
                 within, least = listing.within, listing.least
-        least = self._least(charged, taken) if least is None else least
+        least = self._least(charged, taken, runs) if least is None else least
         if math.inf in least:  # a job has no schedule that ends in time
             return Proof(bound=math.inf, excess=math.inf)
         return self.together(charged, least, within)
 
-    def _least(self, charged: Mapping[str, float], taken: Sequence[Taken]) -> list[float]:
-        """Lower bounds on all jobs' least costs on sides of splits, by charges for a unit of each row."""
-        allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged)
+    def _least(
+        self, charged: Mapping[str, float], taken: Sequence[Taken], runs: Mapping[str, FloatArray] | None = None
+    ) -> list[float]:
+        """Lower bounds on all jobs' least costs on sides of splits, by charges for units of rows and runs."""
+        allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged, runs)
         searches = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
         together = sum(one.size for one in searches)
         return [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in searches]
@@ -217,10 +227,18 @@ def levels_of(size: int, together: int, *, leaf: bool) -> int:
 
 
 class PricedInstance:
-    """Jobs of an instance that pay charges for a unit of each row, and so do not interact any more."""
+    """Jobs of an instance that pay charges for a unit of each row, and so do not interact any more.
 
-    def __init__(self, instance: ShiftingInstance, charged: Mapping[str, float]):
-        self.instance = instance
+    They may also pay for `runs`, by the job's name, slot and row of its table.
+    """
+
+    def __init__(
+        self,
+        instance: ShiftingInstance,
+        charged: Mapping[str, float],
+        runs: Mapping[str, FloatArray] | None = None,
+    ):
+        self.instance, self._runs = instance, runs or {}
         weight = {row: charged.get(row, 0.0) for row in BUDGETS}
         weight[CRITERIA[instance.objective]] += 1.0
         # Charges for a joule by slot and, last, after the horizon; for a GPU by pool and slot; for a second
@@ -253,6 +271,8 @@ class PricedInstance:
                 self.instance, table, self._gpu, self._watt, self._spare_w
             )
         options, delay = self._options[id(table)], self._delay * job.weight
+        if (runs := self._runs.get(job.name)) is not None:
+            options = replace(options, gpu=options.gpu + runs[:, options.row])
         return PricedJob(self.instance, job, options, delay, self._joule, self._times_s, allowed)
 
 

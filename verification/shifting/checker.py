@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
-from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob, by_slot
+from wattsched.instances.shifting.forecasts import by_slot
+from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray, IntArray
