@@ -132,6 +132,11 @@ class _Part:
                 job.add_to(row, _costs(horizon, job.number, criterion))
 
     @property
+    def where(self) -> tuple[tuple[str, str], ...]:
+        """The scenario in the words of certificate trees."""
+        return (("scenario", self.prefix.removesuffix("/")),)
+
+    @property
     def limits(self) -> dict[str, float]:
         """Budgets by the names of their rows."""
         return {self.prefix + name: limit for name, limit in limits_of(self.horizon).items()}
@@ -183,32 +188,39 @@ class _Plan:
         return {name: price for name, price in zip(self._names, prices, strict=True) if price}
 
     def counts(self, program: Program, named: Callable[[FloatArray], dict[str, float]]) -> Counts:
-        """Return what certificate trees count: whether a job runs in a slot at all, and as which row."""
+        """Return what certificate trees count: runs in a slot, of all rows or one, and ends up to a slot."""
         counting = Counting()
         for number, columns in enumerate(self._columns):
-            job = self._parts[0].jobs[number]
-            self._count(counting, 0, "", number, columns)
+            _count_runs(counting, self._parts[0], number, columns, common=True)
             for part in self._parts:
-                self._count(counting, 1, part.prefix, number, part.jobs[number].runs[len(columns) :])
+                _count_runs(counting, part, number, part.jobs[number].runs[len(columns) :], common=False)
+                _count_ends(counting, part, number)
+        return counting.counts(program, named, lambda key: {name: _listed(value) for name, value in key})
 
-        def words(key: tuple[str, int, int, tuple[int, ...]]) -> dict[str, Any]:
-            prefix, number, slot, rows = key
-            where = {"scenario": prefix.removesuffix("/")} if prefix else {}
-            jobs = self._parts[0].horizon.instance.jobs
-            return {**where, "job": jobs[number].name, "slot": slot, "rows": list(rows)}
 
-        return counting.counts(program, named, words)
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
-    def _count(self, counting: Counting, level: int, prefix: str, number: int, columns: IntArray) -> None:
-        """Count the runs of a job that these columns are, by slot, all rows together and each by itself."""
-        part = self._parts[0]
-        job = part.jobs[number]
-        rows = part.horizon.row[job.options].tolist()
-        slots = job.slots[: len(columns)] if not prefix else job.slots[len(job.slots) - len(columns) :]
-        for slot, of_slot in zip(slots.tolist(), columns.tolist(), strict=True):
-            for row, column in zip(rows, of_slot, strict=True):
-                counting.add(2 * level, (prefix, number, slot, tuple(rows)), column)
-                counting.add(2 * level + 1, (prefix, number, slot, (row,)), column)
+
+def _count_runs(counting: Counting, part: _Part, number: int, columns: IntArray, *, common: bool) -> None:
+    """Count the runs of a job by slot, of all rows of its table and of each; `common` to all scenarios."""
+    job, name = part.jobs[number], part.horizon.instance.jobs[number].name
+    rows, where = part.horizon.row[job.options].tolist(), () if common else part.where
+    slots = job.slots[: len(columns)] if common else job.slots[len(job.slots) - len(columns) :]
+    for slot, of_slot in zip(slots.tolist(), columns.tolist(), strict=True):
+        for some in [rows, *([row] for row in rows if len(rows) > 1)]:
+            key = (*where, ("job", name), ("slot", slot), ("rows", tuple(some)))
+            for row in some:
+                counting.add(int(not common), key, of_slot[rows.index(row)])
+
+
+def _count_ends(counting: Counting, part: _Part, number: int) -> None:
+    """Count whether a job ends in a slot or before, in a scenario."""
+    job, name = part.jobs[number], part.horizon.instance.jobs[number].name
+    ends = part.ends[number].tolist()
+    for position, slot in enumerate(job.slots.tolist()):
+        for column in ends[: position + 1]:
+            counting.add(2, (*part.where, ("job", name), ("ends_by_slot", slot)), column)
 
 
 def _completion(horizon: Horizon, job: int) -> Coefficients:

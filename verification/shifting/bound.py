@@ -81,7 +81,7 @@ class Prover(ProverOfSplits):
         self._idle_exceeds = any(spare_w.min() < 0 for spare_w in spare_watts(instance).values())
         # The last listing, and the splits that it is of; none yet.
         self._listed = "", Listing({}, [], 0.0, [])
-        self.dearest = objective_upper_bound(instance) if self._has_objective else math.nan
+        self.dearest = objective_upper_bound(instance) if self.has_objective else math.nan
 
     @cached_property
     def _latest_s(self) -> float:
@@ -89,24 +89,23 @@ class Prover(ProverOfSplits):
         return self.instance.horizon_s + max((job.arrival_s for job in self.instance.jobs), default=0.0)
 
     @property
-    def _has_objective(self) -> bool:
+    def has_objective(self) -> bool:
+        """True if the objective is known, and the instance has the forecast that it needs."""
         return CRITERIA.get(self.instance.objective) in {"completion_s", *self.standing}
+
+    @property
+    def no_objective(self) -> str:
+        """Fault of certificates where it is not so."""
+        unknown = f"the objective '{self.instance.objective}' is unknown"
+        return f"certificate: {unknown}, or the instance lacks its forecast"
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
+        if not self.has_objective:
+            return Proof([self.no_objective])
         charged, faults = charges(prices, self.limits, (), "min")
-        return Proof(faults) if faults else self.proof(charged, taken)
-
-    def proof(
-        self, charged: Mapping[str, float], taken: Sequence[Taken], runs: Mapping[str, FloatArray] | None = None
-    ) -> Proof:
-        """Prove a bound by charges for a unit of each row, on some sides of splits.
-
-        `runs` are charges of either sign for what jobs run, by the job's name, slot and row of its table.
-        """
-        if not self._has_objective:
-            why = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
-            return Proof([f"certificate: {why}"])
+        if faults:
+            return Proof(faults)
         if self._idle_exceeds:
             return Proof(bound=math.inf, excess=math.inf)
         within, least = 0.0, None
@@ -117,19 +116,35 @@ class Prover(ProverOfSplits):
             # Outside, some job costs `within` more than its least cost, but only at the prices of the list.
             elif charged == listing.charged:
                 within, least = listing.within, listing.least
-        least = self._least(charged, taken, runs) if least is None else least
+        if least is None:
+            least = self._least(charged, allowed_by(self.instance, taken), leaf=bool(taken))
         if math.inf in least:  # a job has no schedule that ends in time
             return Proof(bound=math.inf, excess=math.inf)
         return self.together(charged, least, within)
 
+    def proof(
+        self, charged: Mapping[str, float], allowed: Mapping[str, Allowed], runs: Mapping[str, FloatArray]
+    ) -> Proof:
+        """Prove a bound on what is allowed to jobs, by charges for a unit of each row and for runs.
+
+        `runs` are of either sign, by the job's name, slot and row of its table.
+        """
+        least = [math.inf] if self._idle_exceeds else self._least(charged, allowed, runs, leaf=bool(allowed))
+        return Proof(bound=math.inf, excess=math.inf) if math.inf in least else self.together(charged, least)
+
     def _least(
-        self, charged: Mapping[str, float], taken: Sequence[Taken], runs: Mapping[str, FloatArray] | None = None
+        self,
+        charged: Mapping[str, float],
+        allowed: Mapping[str, Allowed],
+        runs: Mapping[str, FloatArray] | None = None,
+        *,
+        leaf: bool,
     ) -> list[float]:
-        """Lower bounds on all jobs' least costs on sides of splits, by charges for units of rows and runs."""
-        allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged, runs)
+        """Lower bounds on all jobs' least costs of what is allowed, by charges for units of rows and runs."""
+        priced = PricedInstance(self.instance, charged, runs)
         searches = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
         together = sum(one.size for one in searches)
-        return [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in searches]
+        return [one.bound(levels_of(one.size, together, leaf=leaf)) for one in searches]
 
     def listing(self, split: Mapping[str, Any], before: Sequence[Taken]) -> Listing:
         """Schedules inside of a split, of those on the sides of splits before; the last listing is kept.
@@ -142,9 +157,9 @@ class Prover(ProverOfSplits):
             charged, faults = charges(split["prices"], self.limits, (), "min")
             if faults:
                 raise ValueError(f"split.prices: {faults[0]}")
-            least = self._least(charged, before)
-            priced = PricedInstance(self.instance, charged)
             allowed = allowed_by(self.instance, before)
+            least = self._least(charged, allowed, leaf=bool(before))
+            priced = PricedInstance(self.instance, charged)
             schedules = [
                 schedules_up_to(priced.job(job, allowed.get(job.name)), cost + split["within"])
                 for job, cost in zip(self.instance.jobs, least, strict=True)

@@ -62,6 +62,13 @@ class Allowed:
         else:
             self.after_s = max(self.after_s, by_s * (1 - ROUNDING))
 
+    def end_in(self, slot: int, begin_s: FloatArray, inside: bool) -> None:
+        """Keep schedules that end in a slot or before, or those that run on after it."""
+        if inside:
+            self.by_s = min(self.by_s, float(begin_s[slot + 1]) * (1 + ROUNDING))
+        else:
+            self.first_end = max(self.first_end, slot + 1)
+
     def run(self, slot: int, rows: Sequence[int], inside: bool) -> None:
         """Keep schedules that run as some rows in a slot, or those that do not."""
         named = np.zeros(self.runs.shape[1], dtype=bool)

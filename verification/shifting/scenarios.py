@@ -28,6 +28,7 @@ from wattsched.topology.fields import Strict
 from wattsched.verification.report import ROUNDING, Proof, Report, charges, pairing_faults, reach_of
 from wattsched.verification.shifting import bound, checker
 from wattsched.verification.shifting.checker import BUDGETS, CRITERIA
+from wattsched.verification.shifting.priced import Allowed
 from wattsched.verification.tree import Prover, Taken, read_split
 
 COUNTS = ("unfinished", "restarts")
@@ -97,6 +98,18 @@ class RowsSplit(Strict):
     at_most: Literal[0]
 
 
+class EndSplit(Strict):
+    """A split of a job in a scenario: inside, it does not end in a slot or before."""
+
+    scenario: str
+    job: str
+    ends_by_slot: Annotated[int, Field(ge=0)]
+    at_most: Literal[0]
+
+
+Split = RowsSplit | EndSplit
+
+
 def prover_of(instance: ShiftingInstance) -> Prover:
     """Return what proves bounds on an instance's objective, with scenarios or without."""
     return bound.Prover(instance) if instance.scenarios is None else ScenarioProver(instance)
@@ -117,6 +130,7 @@ class ScenarioProver(Prover):
 
     def __init__(self, instance: ShiftingInstance):
         self.instance, self.scenarios = instance, instance.scenarios or {}
+        self.jobs = {job.name: job for job in instance.jobs}
         self.parts = {name: bound.Prover(instance.in_scenario(name)) for name in self.scenarios}
         self.limits = {f"{name}/{row}": (name, row) for name, part in self.parts.items() for row in part.limits}
         self.runs = {
@@ -133,14 +147,16 @@ class ScenarioProver(Prover):
         return math.fsum(one.probability * self.parts[name].dearest for name, one in self.scenarios.items())
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
-        """Prove a bound by prices, of the decisions on some sides of splits as of `RowsSplit`."""
+        """Prove a bound by prices, of the decisions on some sides of splits."""
         # What a side of a split forbids is left out exactly, whatever its price.
         sides = {f"split:{one.node}" for one in taken}
         kept = {name: price for name, price in prices.items() if name not in sides}
         charged, faults = charges(kept, self.limits, self.runs, "min")
         if faults:
             return Proof(faults)
-        of_runs, splits = self._of_runs(charged), [self._read(one) for one in taken]
+        if not all(part.has_objective for part in self.parts.values()):
+            return Proof([part.no_objective for part in self.parts.values()][:1])
+        of_runs, splits = self._of_runs(charged), [(self._read(one.split), not one.inside) for one in taken]
         proofs = []
         for name, one in self.scenarios.items():
             own = {
@@ -149,13 +165,23 @@ class ScenarioProver(Prover):
                 if scenario == name and full in charged
             }
             runs = {job: charge / one.probability for job, charge in of_runs[name].items()}
-            inside = [split for scenario, split in splits if scenario in (None, name)]
-            proof = self.parts[name].proof(own, inside, runs)
-            if proof.faults:
-                return Proof([f"scenario '{name}': {fault}" for fault in proof.faults])
-            proofs.append((one.probability, proof))
-        common = [split for _, split in splits if split.split["slot"] < (self.instance.decided_slots or 0)]
-        return self._together(proofs, of_runs, self._most_left_over(of_runs, common))
+            inside = [(split, side) for split, side in splits if split.scenario in (None, name)]
+            proofs.append((one.probability, self.parts[name].proof(own, self._allowed(inside), runs)))
+        decided = self.instance.decided_slots or 0
+        common = [(s, side) for s, side in splits if isinstance(s, RowsSplit) and s.slot < decided]
+        return self._together(proofs, of_runs, self._most_left_over(of_runs, self._allowed(common)))
+
+    def _allowed(self, sides: Sequence[tuple[Split, bool]]) -> dict[str, Allowed]:
+        """What splits leave to jobs, by name, given with whether the job does what they are about."""
+        found: dict[str, Allowed] = {}
+        for split, does in sides:
+            job = self.jobs[split.job]
+            one = found.setdefault(job.name, Allowed.everything(self.instance, job))
+            if isinstance(split, RowsSplit):
+                one.run(split.slot, split.rows, does)
+            else:
+                one.end_in(split.ends_by_slot, self.instance.begin_s, does)
+        return found
 
     def _of_runs(self, charged: Mapping[str, float]) -> dict[str, dict[str, FloatArray]]:
         """Charges for runs by scenario and job, shape (slots, n_rows), of jobs that have any."""
@@ -166,27 +192,37 @@ class ScenarioProver(Prover):
                 found[name].setdefault(job, np.zeros(shape[job]))[slot, row] = charged[full]
         return found
 
-    def _read(self, taken: Taken) -> tuple[str | None, Taken]:
-        """Scenario of a split, None for all, and the split as a scenario's own prover takes it."""
-        split = read_split(RowsSplit, taken.split)
-        if split.scenario is not None and split.scenario not in self.scenarios:
-            raise ValueError(f"split.scenario: {split.scenario!r:.80} is not a scenario of the instance")
-        if split.scenario is None and split.slot >= (decided := self.instance.decided_slots or 0):
-            raise ValueError(f"split.scenario: is missing, slot {split.slot} is none of the {decided} decided")
-        runs: dict[str, Any] = {"job": split.job, "slot": split.slot, "rows": split.rows}
-        return split.scenario, Taken(runs, not taken.inside, taken.node)
+    def _read(self, split: Mapping[str, Any]) -> Split:
+        """Read a split; a ValueError says what is wrong with it."""
+        form: type[Split] = EndSplit if "ends_by_slot" in split else RowsSplit
+        known: Split = read_split(form, split)
+        slot = known.ends_by_slot if isinstance(known, EndSplit) else known.slot
+        if known.job not in self.jobs:
+            raise ValueError(f"split.job: {known.job!r:.80} is not a job of the instance")
+        if known.scenario is not None and known.scenario not in self.scenarios:
+            raise ValueError(f"split.scenario: {known.scenario!r:.80} is not a scenario of the instance")
+        if slot >= self.instance.slots:
+            raise ValueError(f"split.slot: {slot} is not one of the {self.instance.slots} slots")
+        if known.scenario is None and slot >= (decided := self.instance.decided_slots or 0):
+            raise ValueError(f"split.scenario: is missing, slot {slot} is none of the {decided} decided")
+        rows = len(self.instance.table_of(self.jobs[known.job]).gpus)
+        if isinstance(known, RowsSplit) and max(known.rows, default=-1) >= rows:
+            raise ValueError(f"split.rows: {max(known.rows)} is no row of the table of job '{known.job}'")
+        return known
 
-    def _most_left_over(self, of_runs: Mapping[str, Mapping[str, FloatArray]], common: Sequence[Taken]) -> float:
-        """Most that the sum of all scenarios' charges for runs may be, on the sides of splits of decided slots.
+    def _most_left_over(
+        self, of_runs: Mapping[str, Mapping[str, FloatArray]], allowed: Mapping[str, Allowed]
+    ) -> float:
+        """Most that the sum of all scenarios' charges for runs may be, of what is allowed in decided slots.
 
         It allows for the rounding of the charges.
         """
-        allowed, total = bound.allowed_by(self.instance, common), 0.0
+        total = 0.0
         for job in self.instance.jobs:
             charged = [of_jobs[job.name] for of_jobs in of_runs.values() if job.name in of_jobs]
             if not charged:
                 continue
-            left = bound.Allowed.everything(self.instance, job) if job.name not in allowed else allowed[job.name]
+            left = allowed.get(job.name) or Allowed.everything(self.instance, job)
             most = np.where(left.runs, np.sum(charged, axis=0), -math.inf).max(axis=1)
             total += float(np.where(left.idle, np.maximum(most, 0.0), most).sum())
             total += ROUNDING * float(np.abs(charged).max(axis=2).sum())
