@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.verification.tree import Taken
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -32,6 +33,9 @@ class Counts:
         Counts of a lower level are split first.
     named : callable
         Describes a count, by its number, in the words of certificates.
+    proven : callable, optional
+        Prices of certificates, and the splits that lead to a case, to a bound that they prove there; for
+        formulations whose program proves less by itself.
     """
 
     program: Program
@@ -39,6 +43,7 @@ class Counts:
     matrix: csr_array
     level: IntArray
     named: Callable[[int], dict[str, Any]]
+    proven: Callable[[dict[str, float], Sequence[Taken]], float] | None = None
 
 
 class Counting:
@@ -61,6 +66,7 @@ class Counting:
         program: Program,
         named_prices: Callable[[FloatArray], dict[str, float]],
         named: Callable[[Any], dict[str, Any]],
+        proven: Callable[[dict[str, float], Sequence[Taken]], float] | None = None,
     ) -> Counts:
         """Return the counts so far; ``named`` describes a key in the words of certificates."""
         from scipy.sparse import coo_array
@@ -69,7 +75,7 @@ class Counting:
         places = number.astype(np.int64), column.astype(np.int64)
         matrix = coo_array((times, places), shape=(len(self.keys), program.n_columns)).tocsr()
         keys = list(self.keys)
-        return Counts(program, named_prices, matrix, np.array(self._levels), lambda i: named(keys[i]))
+        return Counts(program, named_prices, matrix, np.array(self._levels), lambda i: named(keys[i]), proven)
 
 
 DecisionT = TypeVar("DecisionT")

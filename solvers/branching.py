@@ -22,6 +22,7 @@ from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers.lp import Status, has_point, loaded, run, scaled
 from wattsched.solvers.solution import Limits, certified
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.verification.tree import Taken
 
 # How far along a ray of the dual prices are tried, in steps of this factor.
 _RAY = 8.0
@@ -248,6 +249,13 @@ class Limit:
     of_least: int = -1
     of_most: int = -1
 
+    def sides(self) -> Iterator[tuple[float, bool, int]]:
+        """Yield what each side of a split has at most, inside or outside of it, and the node of the split."""
+        if self.of_most >= 0:
+            yield self.most, True, self.of_most
+        if self.of_least >= 0:
+            yield self.least - 1, False, self.of_least
+
 
 class ByCounts(Branching):
     """Cases limit counts; each has a row below those of the program, in the order in which they were met.
@@ -269,6 +277,19 @@ class ByCounts(Branching):
         least, most = self._limits(case)
         lower = np.concatenate([self.whole.row_lower, least])
         return replace(self._grown, row_lower=lower, row_upper=np.concatenate([self.whole.row_upper, most]))
+
+    def solve(self, case: Case, value: float, timer: Timer) -> Solved | None:
+        """Solve as any rule does; where the counts know that the value is proven, it is."""
+        solved, counts = super().solve(case, value, timer), self._counts
+        if solved is None or counts.proven is None or solved.bound >= value:
+            return solved
+        taken = [
+            Taken({**counts.named(count), "at_most": int(most)}, inside, node)
+            for count, limit in case.items()
+            for most, inside, node in limit.sides()
+        ]
+        proven = counts.proven(counts.named_prices(solved.prices[: self.whole.n_rows]), taken)
+        return solved._replace(bound=proven) if proven >= value else solved
 
     def inherited(self, prices: FloatArray) -> FloatArray:
         """Counts that were met since then have no price."""

@@ -22,7 +22,7 @@ be continuous.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ from wattsched.formulations.shifting.scenarios import Data, Scenarios, in_all
 from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray, IntArray, offsets
+from wattsched.verification.shifting.scenarios import ScenarioProver
+from wattsched.verification.tree import Taken
 
 Coefficients = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Coefficients of a job: of its ends, runs and seconds used in them, by slot and option, and of work left."""
@@ -159,7 +161,7 @@ class _Plan:
     """What all scenarios do in the decided `slots`: columns that their runs there are equal to."""
 
     def __init__(self, data: Scenarios, builder: ProgramBuilder, parts: list[_Part]):
-        self.slots, self._parts = data.decided, parts
+        self.slots, self._parts, self._prover = data.decided, parts, ScenarioProver(data.instance)
         self._columns: list[IntArray] = []
         self._names: list[str] = []
         self._rows: list[IntArray] = []
@@ -195,11 +197,17 @@ class _Plan:
             for part in self._parts:
                 _count_runs(counting, part, number, part.jobs[number].runs[len(columns) :], common=False)
                 _count_ends(counting, part, number)
-        return counting.counts(program, named, lambda key: {name: _listed(value) for name, value in key})
+        return counting.counts(program, named, _words, self._proven)
+
+    def _proven(self, prices: dict[str, float], taken: Sequence[Taken]) -> float:
+        """Bound that prices prove in a case; jobs are followed exactly, as no linear relaxation does."""
+        bound = self._prover(prices, taken).bound
+        return -np.inf if bound is None else bound
 
 
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def _words(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Count in the words of certificate trees."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in key}
 
 
 def _count_runs(counting: Counting, part: _Part, number: int, columns: IntArray, *, common: bool) -> None:
