@@ -10,10 +10,13 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.verification.tree import Taken
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+Side = tuple[dict[str, Any], bool, int]
+"""A split in the words of certificates, on which of its sides a case is, and the number of its node."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Counts:
     named : callable
         Describes a count, by its number, in the words of certificates.
     proven : callable, optional
-        Prices of certificates, and the splits that lead to a case, to a bound that they prove there; for
+        Prices of certificates, and the sides of splits of a case, to a bound that they prove of it; for
         formulations whose program proves less by itself.
     """
 
@@ -43,7 +46,7 @@ class Counts:
     matrix: csr_array
     level: IntArray
     named: Callable[[int], dict[str, Any]]
-    proven: Callable[[dict[str, float], Sequence[Taken]], float] | None = None
+    proven: Callable[[dict[str, float], Sequence[Side]], float] | None = None
 
 
 class Counting:
@@ -66,7 +69,7 @@ class Counting:
         program: Program,
         named_prices: Callable[[FloatArray], dict[str, float]],
         named: Callable[[Any], dict[str, Any]],
-        proven: Callable[[dict[str, float], Sequence[Taken]], float] | None = None,
+        proven: Callable[[dict[str, float], Sequence[Side]], float] | None = None,
     ) -> Counts:
         """Return the counts so far; ``named`` describes a key in the words of certificates."""
         from scipy.sparse import coo_array

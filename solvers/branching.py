@@ -22,7 +22,6 @@ from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers.lp import Status, has_point, loaded, run, scaled
 from wattsched.solvers.solution import Limits, certified
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.verification.tree import Taken
 
 # How far along a ray of the dual prices are tried, in steps of this factor.
 _RAY = 8.0
@@ -284,7 +283,7 @@ class ByCounts(Branching):
         if solved is None or counts.proven is None or solved.bound >= value:
             return solved
         taken = [
-            Taken({**counts.named(count), "at_most": int(most)}, inside, node)
+            ({**counts.named(count), "at_most": int(most)}, inside, node)
             for count, limit in case.items()
             for most, inside, node in limit.sides()
         ]

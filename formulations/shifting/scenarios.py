@@ -19,7 +19,7 @@ Rule = Callable[[Horizon, str, Timer | None], ShiftingDecision | None]
 
 @dataclass(frozen=True)
 class Scenarios:
-    """Horizons of all scenarios, with their probabilities, by name; `expected` is that of the mean forecasts."""
+    """Horizons of all scenarios, with their probabilities; `expected` is that of the mean forecasts."""
 
     instance: ShiftingInstance
     horizons: Mapping[str, tuple[float, Horizon]]
@@ -54,7 +54,7 @@ def in_all(decided_slots: int, plans: Mapping[str, ShiftingDecision]) -> Shiftin
 
 
 def one_plan(rule: Rule) -> Callable[[Data, str, Timer | None], ShiftingDecision | None]:
-    """Return a heuristic that takes scenarios, too: what it decides for the mean forecasts, in all of them."""
+    """Return a heuristic that takes scenarios, too: its plan for the mean forecasts holds in all of them."""
 
     def decide(data: Data, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
         if isinstance(data, Horizon):

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattsched.formulations.counts import Counting, Counts
+from wattsched.formulations.counts import Counting, Counts, Side
 from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.reach import in_reach
@@ -145,7 +145,9 @@ class _Part:
 
     def named_prices(self, y: FloatArray) -> dict[str, float]:
         """Prices of cells and budgets, by name, of those of all rows."""
-        return {self.prefix + name: price for name, price in named_prices(self.horizon, y[self._rows]).items()}
+        return {
+            self.prefix + name: price for name, price in named_prices(self.horizon, y[self._rows]).items()
+        }
 
     def decision(self, x: FloatArray) -> ShiftingDecision:
         """Decision of a point: its runs, followed with their exact work."""
@@ -199,9 +201,9 @@ class _Plan:
                 _count_ends(counting, part, number)
         return counting.counts(program, named, _words, self._proven)
 
-    def _proven(self, prices: dict[str, float], taken: Sequence[Taken]) -> float:
+    def _proven(self, prices: dict[str, float], sides: Sequence[Side]) -> float:
         """Bound that prices prove in a case; jobs are followed exactly, as no linear relaxation does."""
-        bound = self._prover(prices, taken).bound
+        bound = self._prover(prices, [Taken(*side) for side in sides]).bound
         return -np.inf if bound is None else bound
 
 

@@ -287,7 +287,9 @@ class ShiftingInstance(Strict):
         """Return the instance of one scenario alone, as if it were known."""
         known = {} if self.scenarios is None else self.scenarios
         require_known("scenario", name, known)
-        given = {field: value for field in SCENARIO_FIELDS if (value := getattr(known[name], field)) is not None}
+        given = {
+            field: value for field in SCENARIO_FIELDS if (value := getattr(known[name], field)) is not None
+        }
         return self.model_copy(update={**given, "scenarios": None, "decided_slots": None})
 
     def expected(self) -> ShiftingInstance:

@@ -1,8 +1,8 @@
 """Horizons with scenarios, small enough to try every plan in each of them, by the definitions alone.
 
-A decision has a plan for each scenario; what jobs do in the decided slots is the same in all of them. Each plan
-keeps the GPUs, caps, deadlines and budgets of its scenario, and the mean objective counts. Nothing here comes
-from the package.
+A decision has a plan for each scenario; what jobs do in the decided slots is the same in all of them. Each
+plan keeps the GPUs, caps, deadlines and budgets of its scenario, and the mean objective counts. Nothing here
+comes from the package.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
 
 
 def random_horizon(random: Random) -> dict[str, Any]:
-    """Document of one to three jobs, two to four slots and one to three scenarios; budgets and caps may bind."""
+    """Document of one to three jobs, two to four slots and one to three scenarios; limits may bind."""
     n_jobs = random.choice((1, 2, 2, 3))
     slots = random.choice((2, 3)) if n_jobs > 2 else random.choice((2, 3, 3, 4))
     lengths_s = [3600.0] * slots
@@ -60,7 +60,9 @@ def random_horizon(random: Random) -> dict[str, Any]:
         "energy_j": J_PER_KWH * kwh,
         "money": 0.2 * kwh,
     }
-    document["budgets"] = {n: v * random.uniform(0.4, 1.5) for n, v in typical.items() if random.random() < 0.15}
+    document["budgets"] = {
+        n: v * random.uniform(0.4, 1.5) for n, v in typical.items() if random.random() < 0.15
+    }
     return document
 
 
@@ -201,7 +203,7 @@ def _outcomes(document: dict[str, Any], job: dict[str, Any]):
 
 
 def _outcome(document: dict[str, Any], job: dict[str, Any], choice: Choice) -> Outcome | None:
-    """Follow a job through its slots; None where it runs too early, too late, or restarts in too short a slot."""
+    """Follow a job through its slots; None where it runs or ends too early or late, or cannot restart."""
     table, lengths_s = job["options"], _lengths_s(document)
     left, end_s, begin_s = job["remaining_work"], None, 0.0
     ran, before, joules = job.get("has_run", False), None, []

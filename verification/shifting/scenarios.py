@@ -8,8 +8,9 @@ decided slot, and :math:`\eta_s` any numbers for each of these. As the plans agr
 
 and each term of the sum is an ordinary instance, in which runs are charged besides. Prices of its rows bound
 it (`bound`); a job runs at most one row in a slot, so the last term is at most the sum, over jobs and slots,
-of the largest e of a row that splits leave, or 0 where they leave a pause. Certificates name rows ``SCENARIO/ROW``, and ``SCENARIO/runs:JOB@SLOT=ROW`` for
-:math:`\eta`. The decomposition is that of Carøe and Schultz, Operations Research Letters 24, 1999.
+of the largest e of a row that splits leave, or 0 where they leave a pause. Certificates name rows
+``SCENARIO/ROW``, and ``SCENARIO/runs:JOB@SLOT=ROW`` for :math:`\eta`. The decomposition is that of Carøe and
+Schultz, Operations Research Letters 24, 1999.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
         found = checker.check(instance, decision)
         return Report([*told, *found.faults], found.objective, found.totals)
     faults = [f"scenarios: no plan for '{name}'" for name in instance.scenarios if name not in plans]
-    faults += [f"scenarios: '{name}' is not in the instance" for name in plans if name not in instance.scenarios]
+    faults += [
+        f"scenarios: '{name}' is not in the instance" for name in plans if name not in instance.scenarios
+    ]
     if faults:
         return Report(faults)
     reports = {name: checker.check(instance.in_scenario(name), plans[name]) for name in instance.scenarios}
@@ -53,7 +56,9 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
     totals = {
         total: max(one.totals[total] for one in reports.values())
         if total in COUNTS
-        else math.fsum(instance.scenarios[name].probability * one.totals[total] for name, one in reports.items())
+        else math.fsum(
+            instance.scenarios[name].probability * one.totals[total] for name, one in reports.items()
+        )
         for total in next(iter(reports.values())).totals
         if total in common
     }
@@ -132,7 +137,9 @@ class ScenarioProver(Prover):
         self.instance, self.scenarios = instance, instance.scenarios or {}
         self.jobs = {job.name: job for job in instance.jobs}
         self.parts = {name: bound.Prover(instance.in_scenario(name)) for name in self.scenarios}
-        self.limits = {f"{name}/{row}": (name, row) for name, part in self.parts.items() for row in part.limits}
+        self.limits = {
+            f"{name}/{row}": (name, row) for name, part in self.parts.items() for row in part.limits
+        }
         self.runs = {
             f"{name}/runs:{job.name}@{slot}={row}": (name, job.name, slot, row)
             for name in self.scenarios
@@ -186,7 +193,10 @@ class ScenarioProver(Prover):
     def _of_runs(self, charged: Mapping[str, float]) -> dict[str, dict[str, FloatArray]]:
         """Charges for runs by scenario and job, shape (slots, n_rows), of jobs that have any."""
         found: dict[str, dict[str, FloatArray]] = {name: {} for name in self.scenarios}
-        shape = {job.name: (self.instance.slots, len(self.instance.table_of(job).gpus)) for job in self.instance.jobs}
+        shape = {
+            job.name: (self.instance.slots, len(self.instance.table_of(job).gpus))
+            for job in self.instance.jobs
+        }
         for full, (name, job, slot, row) in self.runs.items():
             if full in charged:
                 found[name].setdefault(job, np.zeros(shape[job]))[slot, row] = charged[full]
@@ -243,4 +253,6 @@ class ScenarioProver(Prover):
         # A scenario whose runs are not charged may prove by itself that it has no plan.
         alone = [p * one.excess for (p, one), runs in zip(proofs, of_runs.values(), strict=True) if not runs]
         short = next((one.short for _, one in proofs if one.short), "")
-        return Proof(bound=total, reach=reach_of(total, self.dearest), excess=max([excess, *alone]), short=short)
+        return Proof(
+            bound=total, reach=reach_of(total, self.dearest), excess=max([excess, *alone]), short=short
+        )
