@@ -57,7 +57,8 @@ class Settings:
 class Case:
     """An instance of a comparison: its file, a short name that no other has, a hash of its content.
 
-    `formulation` decides it where none is named. One that was made in Python is held as `instance`; its file is then its name and place among the others.
+    `formulation` decides it where none is named. One that was made in Python is held as `instance`; its file
+    is then its name and place among the others.
     """
 
     file: str | Path

@@ -248,13 +248,6 @@ class Limit:
     of_least: int = -1
     of_most: int = -1
 
-    def sides(self) -> Iterator[tuple[float, bool, int]]:
-        """Yield what each side of a split has at most, inside or outside of it, and the node of the split."""
-        if self.of_most >= 0:
-            yield self.most, True, self.of_most
-        if self.of_least >= 0:
-            yield self.least - 1, False, self.of_least
-
 
 class ByCounts(Branching):
     """Cases limit counts; each has a row below those of the program, in the order in which they were met.
@@ -282,10 +275,12 @@ class ByCounts(Branching):
         solved, counts = super().solve(case, value, timer), self._counts
         if solved is None or counts.proven is None or solved.bound >= value:
             return solved
+        sides = [(c, limit.most, True, limit.of_most) for c, limit in case.items()]
+        sides += [(c, limit.least - 1, False, limit.of_least) for c, limit in case.items()]
         taken = [
             ({**counts.named(count), "at_most": int(most)}, inside, node)
-            for count, limit in case.items()
-            for most, inside, node in limit.sides()
+            for count, most, inside, node in sides
+            if node >= 0
         ]
         proven = counts.proven(counts.named_prices(solved.prices[: self.whole.n_rows]), taken)
         return solved._replace(bound=proven) if proven >= value else solved

@@ -53,11 +53,11 @@ Coefficients = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 def build(data: Data, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
-    """Build the program; see the module's text."""
+    """Build the program; see the module's text. With scenarios it is the deterministic equivalent."""
     minimised, builder = OBJECTIVES.index(objective), ProgramBuilder()
     cases = {"": (1.0, data)} if isinstance(data, Horizon) else data.horizons
     # The choice groups are the first columns.
-    parts = [_Part(h, builder, minimised, p, f"{name}/" if name else "") for name, (p, h) in cases.items()]
+    parts = [_Part(horizon, builder, minimised, p, name) for name, (p, horizon) in cases.items()]
     for part in parts:
         part.fill()
     plan = None if isinstance(data, Horizon) else _Plan(data, builder, parts)
@@ -65,27 +65,16 @@ def build(data: Data, objective: str, timer: Timer | None = None) -> Model[Shift
         offsets([len(columns) for part in parts for columns in part.ends]),
         offset=sum(part.offset for part in parts),
     )
-
-    def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
-        """Decision of a point: its runs, followed with their exact work."""
-        decisions = [part.decision(x) for part in parts]
-        return decisions[0] if plan is None else in_all(plan.slots, dict(zip(cases, decisions, strict=True)))
-
-    def named(y: FloatArray) -> dict[str, float]:
-        found = {} if plan is None else plan.named_prices(y)
-        return found | {name: price for part in parts for name, price in part.named_prices(y).items()}
-
-    model = Model(
-        program,
-        decode=decode,
-        named_prices=named,
-        counts=None if plan is None else lambda: plan.counts(program, named),
+    model = Model(program, decode=lambda x, starts: parts[0].decision(x), named_prices=parts[0].named_prices)
+    if plan is not None:
+        model = plan.model(program)
+    return in_reach(
+        model, {part.prefix + name: v for part in parts for name, v in limits_of(part.horizon).items()}
     )
-    return in_reach(model, {name: limit for part in parts for name, limit in part.limits.items()})
 
 
 class _Part:
-    """Columns and rows of a horizon; of a scenario, at its probability, with `prefix` before their names.
+    """Columns and rows of a horizon; of a scenario at its probability, with its name before theirs.
 
     Attributes
     ----------
@@ -95,8 +84,13 @@ class _Part:
         Part of the objective that no column changes.
     """
 
-    def __init__(self, horizon: Horizon, builder: ProgramBuilder, minimised: int, share: float, prefix: str):
-        self.horizon, self.prefix, self._builder = horizon, prefix, builder
+    def __init__(self, horizon: Horizon, builder: ProgramBuilder, minimised: int, share: float, name: str):
+        self.horizon, self.name, self.prefix, self._builder = (
+            horizon,
+            name,
+            f"{name}/" if name else "",
+            builder,
+        )
         self._minimised, self._share = minimised, share
         # Completion counts from the arrival.
         self._arrival_s = float(horizon.share @ horizon.arrival_s)
@@ -133,21 +127,9 @@ class _Part:
             for criterion, row in zip(horizon.limited.tolist(), rows[horizon.n_cells :], strict=True):
                 job.add_to(row, _costs(horizon, job.number, criterion))
 
-    @property
-    def where(self) -> tuple[tuple[str, str], ...]:
-        """The scenario in the words of certificate trees."""
-        return (("scenario", self.prefix.removesuffix("/")),)
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """Budgets by the names of their rows."""
-        return {self.prefix + name: limit for name, limit in limits_of(self.horizon).items()}
-
     def named_prices(self, y: FloatArray) -> dict[str, float]:
-        """Prices of cells and budgets, by name, of those of all rows."""
-        return {
-            self.prefix + name: price for name, price in named_prices(self.horizon, y[self._rows]).items()
-        }
+        """Prices of cells and budgets by name, of those of all rows."""
+        return named_prices(self.horizon, y[self._rows])
 
     def decision(self, x: FloatArray) -> ShiftingDecision:
         """Decision of a point: its runs, followed with their exact work."""
@@ -160,77 +142,70 @@ class _Part:
 
 
 class _Plan:
-    """What all scenarios do in the decided `slots`: columns that their runs there are equal to."""
+    """What all scenarios do in the decided slots: columns that their runs there are equal to."""
 
     def __init__(self, data: Scenarios, builder: ProgramBuilder, parts: list[_Part]):
-        self.slots, self._parts, self._prover = data.decided, parts, ScenarioProver(data.instance)
-        self._columns: list[IntArray] = []
-        self._names: list[str] = []
-        self._rows: list[IntArray] = []
+        self._data, self._parts, self._prover = data, parts, ScenarioProver(data.instance)
         for jobs in zip(*(part.jobs for part in parts), strict=True):
-            self._add(builder, jobs, data.expected.instance.jobs[jobs[0].number].name)
+            self._add(builder, jobs, data.instance.jobs[jobs[0].number].name)
 
     def _add(self, builder: ProgramBuilder, jobs: tuple[_Job, ...], name: str) -> None:
         """Add the columns of a job, and rows that tie its runs in all scenarios to them."""
-        first, slots = jobs[0], jobs[0].slots[jobs[0].slots < self.slots]
-        keys = [(slot, option) for slot in slots.tolist() for option in first.options.tolist()]
-        labels = [f"plan[{name},{slot},{option}]" for slot, option in keys]
+        decided = jobs[0].slots[jobs[0].slots < self._data.decided].tolist()
+        keys = [(slot, row) for slot in decided for row in self._rows_of(jobs[0])]
+        labels = [f"plan[{name},{slot},{row}]" for slot, row in keys]
         columns = builder.columns(Block.named("plan", labels), integer=False, upper=1.0)
-        self._columns.append(columns.reshape(len(slots), len(first.options)))
         for part, job in zip(self._parts, jobs, strict=True):
-            row = part.horizon.row
-            names = [f"{part.prefix}runs:{name}@{slot}={row[option]}" for slot, option in keys]
+            names = [f"{part.prefix}runs:{name}@{slot}={row}" for slot, row in keys]
             rows = builder.rows(Block.named("runs", names), lower=0.0, upper=0.0)
-            builder.add(rows, job.runs[: len(slots)].ravel())
+            builder.add(rows, job.runs[: len(decided)].ravel())
             builder.add(rows, columns, -1.0)
-            self._names += names
-            self._rows.append(rows)
 
-    def named_prices(self, y: FloatArray) -> dict[str, float]:
-        """Prices of the runs in each scenario, of those of all rows."""
-        prices = y[np.concatenate(self._rows)].tolist() if self._rows else []
-        return {name: price for name, price in zip(self._names, prices, strict=True) if price}
+    def _rows_of(self, job: _Job) -> list[int]:
+        """Rows of a job's table that its options are."""
+        rows: list[int] = self._data.expected.row[job.options].tolist()
+        return rows
 
-    def counts(self, program: Program, named: Callable[[FloatArray], dict[str, float]]) -> Counts:
-        """Return what certificate trees count: runs in a slot, of all rows or one, and ends up to a slot."""
-        counting = Counting()
-        for number, columns in enumerate(self._columns):
-            _count_runs(counting, self._parts[0], number, columns, common=True)
-            for part in self._parts:
-                _count_runs(counting, part, number, part.jobs[number].runs[len(columns) :], common=False)
-                _count_ends(counting, part, number)
-        return counting.counts(program, named, _words, self._proven)
+    def model(self, program: Program) -> Model[ShiftingDecision]:
+        """Return the model of all scenarios' program."""
 
-    def _proven(self, prices: dict[str, float], sides: Sequence[Side]) -> float:
-        """Bound that prices prove in a case; jobs are followed exactly, as no linear relaxation does."""
-        bound = self._prover(prices, [Taken(*side) for side in sides]).bound
-        return -np.inf if bound is None else bound
+        def named(y: FloatArray) -> dict[str, float]:
+            prices, runs, limits = program.named_prices(y), self._prover.runs, self._prover.limits
+            return {name: y for name, y in prices.items() if name in runs or (name in limits and y < 0)}
 
+        def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
+            return in_all(self._data.decided, {part.name: part.decision(x) for part in self._parts})
 
-def _words(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Count in the words of certificate trees."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in key}
+        return Model(program, decode, named_prices=named, counts=lambda: self._counts(program, named))
 
+    def _counts(self, program: Program, named: Callable[[FloatArray], dict[str, float]]) -> Counts:
+        """What certificate trees count: runs in a slot, of all rows or one, and ends in it or before."""
+        counting, decided = Counting(), self._data.decided
+        for part in self._parts:
+            for job, ends in zip(part.jobs, part.ends, strict=True):
+                rows = self._rows_of(job)
+                for at, slot in enumerate(job.slots.tolist()):
+                    for column in ends[: at + 1].tolist():
+                        counting.add(2, (part.name, job.number, slot, None), column)
+                    # What is decided is the same in all scenarios.
+                    for some in (
+                        [rows, *([row] for row in rows)] if part is self._parts[0] or slot >= decided else []
+                    ):
+                        key = part.name, job.number, slot, tuple(some)
+                        if key not in counting.keys:
+                            for row in some:
+                                counting.add(int(slot >= decided), key, int(job.runs[at, rows.index(row)]))
 
-def _count_runs(counting: Counting, part: _Part, number: int, columns: IntArray, *, common: bool) -> None:
-    """Count the runs of a job by slot, of all rows of its table and of each; `common` to all scenarios."""
-    job, name = part.jobs[number], part.horizon.instance.jobs[number].name
-    rows, where = part.horizon.row[job.options].tolist(), () if common else part.where
-    slots = job.slots[: len(columns)] if common else job.slots[len(job.slots) - len(columns) :]
-    for slot, of_slot in zip(slots.tolist(), columns.tolist(), strict=True):
-        for some in [rows, *([row] for row in rows if len(rows) > 1)]:
-            key = (*where, ("job", name), ("slot", slot), ("rows", tuple(some)))
-            for row in some:
-                counting.add(int(not common), key, of_slot[rows.index(row)])
+        def words(key: tuple[str, int, int, tuple[int, ...] | None]) -> dict[str, Any]:
+            scenario, job, slot, rows = key
+            found = {"scenario": scenario, "job": self._data.instance.jobs[job].name, "slot": slot}
+            return found if rows is None else {**found, "rows": list(rows)}
 
+        def proven(prices: dict[str, float], sides: Sequence[Side]) -> float:
+            bound = self._prover(prices, [Taken(*side) for side in sides]).bound
+            return -np.inf if bound is None else bound
 
-def _count_ends(counting: Counting, part: _Part, number: int) -> None:
-    """Count whether a job ends in a slot or before, in a scenario."""
-    job, name = part.jobs[number], part.horizon.instance.jobs[number].name
-    ends = part.ends[number].tolist()
-    for position, slot in enumerate(job.slots.tolist()):
-        for column in ends[: position + 1]:
-            counting.add(2, (*part.where, ("job", name), ("ends_by_slot", slot)), column)
+        return counting.counts(program, named, words, proven)
 
 
 def _completion(horizon: Horizon, job: int) -> Coefficients:

@@ -81,7 +81,7 @@ class Prover(ProverOfSplits):
         self._idle_exceeds = any(spare_w.min() < 0 for spare_w in spare_watts(instance).values())
         # The last listing, and the splits that it is of; none yet.
         self._listed = "", Listing({}, [], 0.0, [])
-        self.dearest = objective_upper_bound(instance) if self.has_objective else math.nan
+        self.dearest = objective_upper_bound(instance) if self._has_objective else math.nan
 
     @cached_property
     def _latest_s(self) -> float:
@@ -89,25 +89,23 @@ class Prover(ProverOfSplits):
         return self.instance.horizon_s + max((job.arrival_s for job in self.instance.jobs), default=0.0)
 
     @property
-    def has_objective(self) -> bool:
-        """True if the objective is known, and the instance has the forecast that it needs."""
+    def _has_objective(self) -> bool:
         return CRITERIA.get(self.instance.objective) in {"completion_s", *self.standing}
 
-    @property
-    def no_objective(self) -> str:
-        """Fault of certificates where it is not so."""
-        unknown = f"the objective '{self.instance.objective}' is unknown"
-        return f"certificate: {unknown}, or the instance lacks its forecast"
+    def _without_prices(self) -> Proof | None:
+        """Proof that there is no decision whatever the prices, or why there is none at all; else None."""
+        if not self._has_objective:
+            why = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
+            return Proof([f"certificate: {why}"])
+        return Proof(bound=math.inf, excess=math.inf) if self._idle_exceeds else None
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
-        if not self.has_objective:
-            return Proof([self.no_objective])
         charged, faults = charges(prices, self.limits, (), "min")
         if faults:
             return Proof(faults)
-        if self._idle_exceeds:
-            return Proof(bound=math.inf, excess=math.inf)
+        if (found := self._without_prices()) is not None:
+            return found
         within, least = 0.0, None
         if (last := listing_of(taken)) is not None:
             listing = self.listing(taken[last].split, taken[:last])
@@ -129,7 +127,9 @@ class Prover(ProverOfSplits):
 
         `runs` are of either sign, by the job's name, slot and row of its table.
         """
-        least = [math.inf] if self._idle_exceeds else self._least(charged, allowed, runs, leaf=bool(allowed))
+        if (found := self._without_prices()) is not None:
+            return found
+        least = self._least(charged, allowed, runs, leaf=bool(allowed))
         return Proof(bound=math.inf, excess=math.inf) if math.inf in least else self.together(charged, least)
 
     def _least(

@@ -16,7 +16,8 @@ Schultz, Operations Research Letters 24, 1999.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -28,7 +29,6 @@ from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import Strict
 from wattsched.verification.report import ROUNDING, Proof, Report, charges, pairing_faults, reach_of
 from wattsched.verification.shifting import bound, checker
-from wattsched.verification.shifting.checker import BUDGETS, CRITERIA
 from wattsched.verification.shifting.priced import Allowed
 from wattsched.verification.tree import Prover, Taken, read_split
 
@@ -37,47 +37,31 @@ COUNTS = ("unfinished", "restarts")
 
 
 def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
-    """Check a decision as `checker.check` does, with scenarios in all of them: totals are expected ones."""
-    plans = decision.scenarios or {}
+    """Check a decision as `checker.check` does; with scenarios in all of them, for expected totals."""
     if instance.scenarios is None:
-        told = ["scenarios: the instance has none, the decision is of one that has"] if plans else []
         found = checker.check(instance, decision)
-        return Report([*told, *found.faults], found.objective, found.totals)
-    faults = [f"scenarios: no plan for '{name}'" for name in instance.scenarios if name not in plans]
-    faults += [
-        f"scenarios: '{name}' is not in the instance" for name in plans if name not in instance.scenarios
-    ]
-    if faults:
-        return Report(faults)
-    reports = {name: checker.check(instance.in_scenario(name), plans[name]) for name in instance.scenarios}
-    faults += [f"scenario '{name}': {fault}" for name, one in reports.items() for fault in one.faults]
-    faults += _disagreements(instance, decision, plans)
-    common = set.intersection(*(set(one.totals) for one in reports.values()))
-    totals = {
-        total: max(one.totals[total] for one in reports.values())
-        if total in COUNTS
-        else math.fsum(
-            instance.scenarios[name].probability * one.totals[total] for name, one in reports.items()
-        )
-        for total in next(iter(reports.values())).totals
-        if total in common
-    }
-    return Report(faults, totals.get(BUDGETS.get(CRITERIA.get(instance.objective, ""), "")), totals)
-
-
-def _disagreements(
-    instance: ShiftingInstance, decision: ShiftingDecision, plans: Mapping[str, Plan]
-) -> Iterator[str]:
-    """Yield a fault for each run in the decided slots that is not in all plans, or beyond these slots."""
-    decided, common = instance.decided_slots or 0, _runs(decision)
-    known = {job.name for job in instance.jobs}
-    yield from pairing_faults(known, (one.job for one in decision.jobs), decision.waiting)
-    for job, slot in sorted((job, slot) for job, slot, _ in common if slot >= decided):
-        yield f"job '{job}': runs in slot {slot}, only {decided} slots are decided"
+        told = [] if decision.scenarios is None else ["scenarios: the instance has none"]
+        return replace(found, faults=[*told, *found.faults])
+    plans = decision.scenarios or {}
+    if plans.keys() != instance.scenarios.keys():
+        own, theirs = (", ".join(names) or "none" for names in (plans, instance.scenarios))
+        return Report([f"scenarios: the decision has plans for {own}, the instance has {theirs}"])
+    faults = list(
+        pairing_faults({j.name for j in instance.jobs}, (j.job for j in decision.jobs), decision.waiting)
+    )
+    decided, common, reports = instance.decided_slots or 0, _runs(decision), []
     for name, plan in plans.items():
-        own = {run for run in _runs(plan) if run[1] < decided}
-        for job, slot in sorted({(job, slot) for job, slot, _ in own ^ common if slot < decided}):
-            yield f"scenario '{name}': job '{job}' does not do in slot {slot} what is decided for it"
+        reports.append(
+            (instance.scenarios[name].probability, checker.check(instance.in_scenario(name), plan))
+        )
+        other = {run[:2] for run in common ^ {run for run in _runs(plan) if run[1] < decided}}
+        told = [f"job '{job}' does not do in slot {slot} what is decided" for job, slot in sorted(other)]
+        faults += [f"scenario '{name}': {fault}" for fault in (*reports[-1][1].faults, *told)]
+    known = set.intersection(*(set(one.totals) for _, one in reports))
+    totals = {total: math.fsum(p * one.totals[total] for p, one in reports) for total in sorted(known)}
+    totals |= {total: max(one.totals[total] for _, one in reports) for total in COUNTS}
+    criterion = checker.CRITERIA.get(instance.objective, "")
+    return Report(faults, totals.get(checker.BUDGETS.get(criterion, "")), totals)
 
 
 def _runs(plan: Plan) -> set[tuple[str, int, str]]:
@@ -90,29 +74,17 @@ def _runs(plan: Plan) -> set[tuple[str, int, str]]:
     }
 
 
-class RowsSplit(Strict):
-    """A split of a job: inside, it runs none of some rows of its table in a slot.
+class Split(Strict):
+    """A split of a job in a scenario, or in all of them where its slot is decided.
 
-    Without `scenario` it is of a decided slot, and holds in all scenarios.
+    Inside, it runs none of some rows of its table in a slot, or, without rows, does not end in it or before.
     """
-
-    scenario: str | None = None
-    job: str
-    slot: Annotated[int, Field(ge=0)]
-    rows: list[Annotated[int, Field(ge=0)]]
-    at_most: Literal[0]
-
-
-class EndSplit(Strict):
-    """A split of a job in a scenario: inside, it does not end in a slot or before."""
 
     scenario: str
     job: str
-    ends_by_slot: Annotated[int, Field(ge=0)]
+    slot: Annotated[int, Field(ge=0)]
+    rows: list[Annotated[int, Field(ge=0)]] | None = None
     at_most: Literal[0]
-
-
-Split = RowsSplit | EndSplit
 
 
 def prover_of(instance: ShiftingInstance) -> Prover:
@@ -125,8 +97,8 @@ class ScenarioProver(Prover):
 
     Attributes
     ----------
-    parts : dict of str to bound.Prover
-        By scenario, of its instance alone.
+    parts : dict of str to (float, bound.Prover)
+        By scenario its probability, and the prover of its instance alone.
     limits : dict of str to (str, str)
         Scenario and row by the name in certificates.
     runs : dict of str to (str, str, int, int)
@@ -134,24 +106,20 @@ class ScenarioProver(Prover):
     """
 
     def __init__(self, instance: ShiftingInstance):
-        self.instance, self.scenarios = instance, instance.scenarios or {}
-        self.jobs = {job.name: job for job in instance.jobs}
-        self.parts = {name: bound.Prover(instance.in_scenario(name)) for name in self.scenarios}
-        self.limits = {
-            f"{name}/{row}": (name, row) for name, part in self.parts.items() for row in part.limits
+        self.instance, self.jobs = instance, {job.name: job for job in instance.jobs}
+        self.rows = {job.name: len(instance.table_of(job).gpus) for job in instance.jobs}
+        self.parts = {
+            name: (one.probability, bound.Prover(instance.in_scenario(name)))
+            for name, one in (instance.scenarios or {}).items()
         }
+        self.limits = {f"{s}/{row}": (s, row) for s, (_, part) in self.parts.items() for row in part.limits}
         self.runs = {
-            f"{name}/runs:{job.name}@{slot}={row}": (name, job.name, slot, row)
-            for name in self.scenarios
-            for job in instance.jobs
+            f"{scenario}/runs:{job}@{slot}={row}": (scenario, job, slot, row)
+            for scenario in self.parts
+            for job, rows in self.rows.items()
             for slot in range(instance.decided_slots or 0)
-            for row in range(len(instance.table_of(job).gpus))
+            for row in range(rows)
         }
-
-    @property
-    def dearest(self) -> float:
-        """Objective that no decision exceeds."""
-        return math.fsum(one.probability * self.parts[name].dearest for name, one in self.scenarios.items())
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound by prices, of the decisions on some sides of splits."""
@@ -161,98 +129,73 @@ class ScenarioProver(Prover):
         charged, faults = charges(kept, self.limits, self.runs, "min")
         if faults:
             return Proof(faults)
-        if not all(part.has_objective for part in self.parts.values()):
-            return Proof([part.no_objective for part in self.parts.values()][:1])
-        of_runs, splits = self._of_runs(charged), [(self._read(one.split), not one.inside) for one in taken]
-        proofs = []
-        for name, one in self.scenarios.items():
-            own = {
-                row: charged[full] / one.probability
-                for full, (scenario, row) in self.limits.items()
-                if scenario == name and full in charged
-            }
-            runs = {job: charge / one.probability for job, charge in of_runs[name].items()}
-            inside = [(split, side) for split, side in splits if split.scenario in (None, name)]
-            proofs.append((one.probability, self.parts[name].proof(own, self._allowed(inside), runs)))
-        decided = self.instance.decided_slots or 0
-        common = [(s, side) for s, side in splits if isinstance(s, RowsSplit) and s.slot < decided]
-        return self._together(proofs, of_runs, self._most_left_over(of_runs, self._allowed(common)))
-
-    def _allowed(self, sides: Sequence[tuple[Split, bool]]) -> dict[str, Allowed]:
-        """What splits leave to jobs, by name, given with whether the job does what they are about."""
-        found: dict[str, Allowed] = {}
-        for split, does in sides:
-            job = self.jobs[split.job]
-            one = found.setdefault(job.name, Allowed.everything(self.instance, job))
-            if isinstance(split, RowsSplit):
-                one.run(split.slot, split.rows, does)
+        splits, proofs = [(self._read(one.split), not one.inside) for one in taken], []
+        runs: dict[str, dict[str, FloatArray]] = {name: {} for name in self.parts}
+        own: dict[str, dict[str, float]] = {name: {} for name in self.parts}
+        for name, charge in charged.items():
+            if name in self.limits:
+                scenario, limit = self.limits[name]
+                own[scenario][limit] = charge / self.parts[scenario][0]
             else:
-                one.end_in(split.ends_by_slot, self.instance.begin_s, does)
-        return found
-
-    def _of_runs(self, charged: Mapping[str, float]) -> dict[str, dict[str, FloatArray]]:
-        """Charges for runs by scenario and job, shape (slots, n_rows), of jobs that have any."""
-        found: dict[str, dict[str, FloatArray]] = {name: {} for name in self.scenarios}
-        shape = {
-            job.name: (self.instance.slots, len(self.instance.table_of(job).gpus))
-            for job in self.instance.jobs
-        }
-        for full, (name, job, slot, row) in self.runs.items():
-            if full in charged:
-                found[name].setdefault(job, np.zeros(shape[job]))[slot, row] = charged[full]
-        return found
+                scenario, job, slot, row = self.runs[name]
+                of_job = runs[scenario].setdefault(job, np.zeros((self.instance.slots, self.rows[job])))
+                of_job[slot, row] = charge
+        for name, (probability, part) in self.parts.items():
+            charged_runs = {job: charge / probability for job, charge in runs[name].items()}
+            proofs.append((probability, part.proof(own[name], self._allowed(splits, name), charged_runs)))
+            if proofs[-1][1].faults:
+                return proofs[-1][1]
+        # A scenario whose runs are not charged may prove by itself that it has no plan.
+        alone = [
+            p * one.excess
+            for (p, one), charges_of in zip(proofs, runs.values(), strict=True)
+            if not charges_of
+        ]
+        lost = self._most_left_over(list(runs.values()), self._allowed(splits, None))
+        if lost == -math.inf or any(one.bound == math.inf for _, one in proofs):
+            return Proof(bound=math.inf, excess=math.inf)
+        total = math.fsum(p * (one.bound or 0.0) for p, one in proofs) - lost
+        excess = math.fsum(p * one.excess for p, one in proofs) - lost
+        dearest = math.fsum(p * part.dearest for p, part in self.parts.values())
+        return Proof(bound=total, reach=reach_of(total, dearest), excess=max([excess, *alone]))
 
     def _read(self, split: Mapping[str, Any]) -> Split:
         """Read a split; a ValueError says what is wrong with it."""
-        form: type[Split] = EndSplit if "ends_by_slot" in split else RowsSplit
-        known: Split = read_split(form, split)
-        slot = known.ends_by_slot if isinstance(known, EndSplit) else known.slot
-        if known.job not in self.jobs:
-            raise ValueError(f"split.job: {known.job!r:.80} is not a job of the instance")
-        if known.scenario is not None and known.scenario not in self.scenarios:
-            raise ValueError(f"split.scenario: {known.scenario!r:.80} is not a scenario of the instance")
-        if slot >= self.instance.slots:
-            raise ValueError(f"split.slot: {slot} is not one of the {self.instance.slots} slots")
-        if known.scenario is None and slot >= (decided := self.instance.decided_slots or 0):
-            raise ValueError(f"split.scenario: is missing, slot {slot} is none of the {decided} decided")
-        rows = len(self.instance.table_of(self.jobs[known.job]).gpus)
-        if isinstance(known, RowsSplit) and max(known.rows, default=-1) >= rows:
-            raise ValueError(f"split.rows: {max(known.rows)} is no row of the table of job '{known.job}'")
+        known = read_split(Split, split)
+        for what, name, names in (("job", known.job, self.jobs), ("scenario", known.scenario, self.parts)):
+            if name not in names:
+                raise ValueError(f"split.{what}: {name!r:.80} is not a {what} of the instance")
+        if known.slot >= self.instance.slots:
+            raise ValueError(f"split.slot: {known.slot} is not one of the {self.instance.slots} slots")
+        if max(known.rows or [-1]) >= self.rows[known.job]:
+            raise ValueError(
+                f"split.rows: {max(known.rows or [])} is no row of the table of job '{known.job}'"
+            )
         return known
 
-    def _most_left_over(
-        self, of_runs: Mapping[str, Mapping[str, FloatArray]], allowed: Mapping[str, Allowed]
-    ) -> float:
-        """Most that the sum of all scenarios' charges for runs may be, of what is allowed in decided slots.
-
-        It allows for the rounding of the charges.
-        """
-        total = 0.0
-        for job in self.instance.jobs:
-            charged = [of_jobs[job.name] for of_jobs in of_runs.values() if job.name in of_jobs]
-            if not charged:
+    def _allowed(self, splits: Sequence[tuple[Split, bool]], scenario: str | None) -> dict[str, Allowed]:
+        """What splits leave to jobs in a scenario, or None for the decided slots, by their names."""
+        found: dict[str, Allowed] = {}
+        for split, does in splits:
+            is_decided = split.rows is not None and split.slot < (self.instance.decided_slots or 0)
+            if not is_decided and split.scenario != scenario:
                 continue
-            left = allowed.get(job.name) or Allowed.everything(self.instance, job)
-            most = np.where(left.runs, np.sum(charged, axis=0), -math.inf).max(axis=1)
-            total += float(np.where(left.idle, np.maximum(most, 0.0), most).sum())
-            total += ROUNDING * float(np.abs(charged).max(axis=2).sum())
-        return total
+            one = found.setdefault(split.job, Allowed.everything(self.instance, self.jobs[split.job]))
+            if split.rows is None:
+                one.end_in(split.slot, self.instance.begin_s, does)
+            else:
+                one.run(split.slot, split.rows, does)
+        return found
 
-    def _together(
-        self,
-        proofs: Sequence[tuple[float, Proof]],
-        of_runs: Mapping[str, Mapping[str, FloatArray]],
-        lost: float,
-    ) -> Proof:
-        """Return the proof of all scenarios from those of each, with its probability; `lost` is left over."""
-        bounds = [one.bound for _, one in proofs if one.bound is not None]
-        if math.inf in bounds or lost == -math.inf:
-            return Proof(bound=math.inf, excess=math.inf)
-        total = math.fsum(p * b for (p, _), b in zip(proofs, bounds, strict=True)) - lost
-        excess = math.fsum(p * one.excess for p, one in proofs) - lost
-        # A scenario whose runs are not charged may prove by itself that it has no plan.
-        alone = [p * one.excess for (p, one), runs in zip(proofs, of_runs.values(), strict=True) if not runs]
-        short = next((one.short for _, one in proofs if one.short), "")
-        return Proof(
-            bound=total, reach=reach_of(total, self.dearest), excess=max([excess, *alone]), short=short
-        )
+    def _most_left_over(
+        self, runs: Sequence[Mapping[str, FloatArray]], allowed: Mapping[str, Allowed]
+    ) -> float:
+        """Most that all scenarios' charges for runs may add up to, and what rounding may do to them."""
+        total = 0.0
+        for name, job in self.jobs.items():
+            if charged := [of_jobs[name] for of_jobs in runs if name in of_jobs]:
+                left = allowed.get(name) or Allowed.everything(self.instance, job)
+                most = np.where(left.runs, np.sum(charged, axis=0), -math.inf).max(axis=1)
+                total += float(np.where(left.idle, np.maximum(most, 0.0), most).sum())
+                total += ROUNDING * float(np.abs(charged).max(axis=2).sum())
+        return total
