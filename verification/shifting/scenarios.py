@@ -58,7 +58,8 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
         told = [f"job '{job}' does not do in slot {slot} what is decided" for job, slot in sorted(other)]
         faults += [f"scenario '{name}': {fault}" for fault in (*reports[-1][1].faults, *told)]
     known = set.intersection(*(set(one.totals) for _, one in reports))
-    totals = {total: math.fsum(p * one.totals[total] for p, one in reports) for total in sorted(known)}
+    order = [total for total in reports[0][1].totals if total in known]
+    totals = {total: math.fsum(p * one.totals[total] for p, one in reports) for total in order}
     totals |= {total: max(one.totals[total] for _, one in reports) for total in COUNTS}
     criterion = checker.CRITERIA.get(instance.objective, "")
     return Report(faults, totals.get(checker.BUDGETS.get(criterion, "")), totals)
