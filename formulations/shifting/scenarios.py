@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wattsched.formulations.infeasibility import InfeasibilityProof
 from wattsched.formulations.shifting import infeasibility
+from wattsched.formulations.shifting.columns import fits, is_valid, schedules_of
 from wattsched.formulations.shifting.data import Horizon, horizon_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import Plan, ShiftingDecision
@@ -60,9 +61,18 @@ def one_plan(rule: Rule) -> Callable[[Data, str, Timer | None], ShiftingDecision
         if isinstance(data, Horizon):
             return rule(data, objective, timer)
         plan = rule(data.expected, objective, timer)
-        return plan and in_all(data.decided, dict.fromkeys(data.horizons, plan))
+        # Budgets hold in every scenario, and not for the mean alone.
+        if plan is None or not all(_keeps(horizon, plan) for _, horizon in data.horizons.values()):
+            return None
+        return in_all(data.decided, dict.fromkeys(data.horizons, plan))
 
     return decide
+
+
+def _keeps(horizon: Horizon, plan: ShiftingDecision) -> bool:
+    """True if a plan keeps all limits of a horizon."""
+    schedules = schedules_of(horizon, plan)
+    return schedules is not None and fits(horizon, schedules) and is_valid(horizon, schedules)
 
 
 def diagnose(data: Data) -> list[str]:

@@ -146,19 +146,18 @@ class ScenarioProver(Prover):
             proofs.append((probability, part.proof(own[name], self._allowed(splits, name), charged_runs)))
             if proofs[-1][1].faults:
                 return proofs[-1][1]
-        # A scenario whose runs are not charged may prove by itself that it has no plan.
-        alone = [
-            p * one.excess
-            for (p, one), charges_of in zip(proofs, runs.values(), strict=True)
-            if not charges_of
-        ]
         lost = self._most_left_over(list(runs.values()), self._allowed(splits, None))
         if lost == -math.inf or any(one.bound == math.inf for _, one in proofs):
             return Proof(bound=math.inf, excess=math.inf)
         total = math.fsum(p * (one.bound or 0.0) for p, one in proofs) - lost
         excess = math.fsum(p * one.excess for p, one in proofs) - lost
+        # A scenario whose runs are not charged may prove by itself that it has no plan.
+        own_excess = [
+            p * one.excess for (p, one), paid in zip(proofs, runs.values(), strict=True) if not paid
+        ]
+        excess = max([excess, *(one for one in own_excess if one > 0)])
         dearest = math.fsum(p * part.dearest for p, part in self.parts.values())
-        return Proof(bound=total, reach=reach_of(total, dearest), excess=max([excess, *alone]))
+        return Proof(bound=total, reach=reach_of(total, dearest), excess=excess)
 
     def _read(self, split: Mapping[str, Any]) -> Split:
         """Read a split; a ValueError says what is wrong with it."""
