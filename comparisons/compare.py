@@ -213,15 +213,8 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
         else:
             label = instance.name if made else Path(file).name.removesuffix(".gz").removesuffix(".json")
             source, kept = (file, one) if isinstance(one, BaseModel) else (one, None)
-            first[content] = Case(
-                source,
-                label,
-                content,
-                instance.problem,
-                instance.objective,
-                rules.formulation_of(instance, None),
-                kept,
-            )
+            usual = rules.formulation_of(instance, None)
+            first[content] = Case(source, label, content, instance.problem, instance.objective, usual, kept)
     often = Counter(case.label for case in first.values())
     for content, case in first.items():
         if often[case.label] > 1:

@@ -20,16 +20,12 @@ Rule = Callable[[Horizon, str, Timer | None], ShiftingDecision | None]
 
 @dataclass(frozen=True)
 class Scenarios:
-    """Horizons of all scenarios, with their probabilities; `expected` is that of the mean forecasts."""
+    """Horizons of all scenarios, with their probabilities, and of the mean forecasts; decided slots."""
 
     instance: ShiftingInstance
     horizons: Mapping[str, tuple[float, Horizon]]
     expected: Horizon
-
-    @property
-    def decided(self) -> int:
-        """Slots in which the plans of all scenarios agree."""
-        return self.instance.decided_slots or 0
+    decided: int
 
 
 Data = Horizon | Scenarios
@@ -44,7 +40,7 @@ def data_of(instance: ShiftingInstance) -> Data:
         name: (one.probability, horizon_of(instance.in_scenario(name)))
         for name, one in instance.scenarios.items()
     }
-    return Scenarios(instance, horizons, horizon_of(instance.expected()))
+    return Scenarios(instance, horizons, horizon_of(instance.expected()), instance.decided_slots or 0)
 
 
 def in_all(decided_slots: int, plans: Mapping[str, ShiftingDecision]) -> ShiftingDecision:

@@ -152,7 +152,7 @@ class _Plan:
     def _add(self, builder: ProgramBuilder, jobs: tuple[_Job, ...], name: str) -> None:
         """Add the columns of a job, and rows that tie its runs in all scenarios to them."""
         decided = jobs[0].slots[jobs[0].slots < self._data.decided].tolist()
-        keys = [(slot, row) for slot in decided for row in self._rows_of(jobs[0])]
+        keys = [(slot, row) for slot in decided for row in jobs[0].rows]
         labels = [f"plan[{name},{slot},{row}]" for slot, row in keys]
         columns = builder.columns(Block.named("plan", labels), integer=False, upper=1.0)
         for part, job in zip(self._parts, jobs, strict=True):
@@ -160,11 +160,6 @@ class _Plan:
             rows = builder.rows(Block.named("runs", names), lower=0.0, upper=0.0)
             builder.add(rows, job.runs[: len(decided)].ravel())
             builder.add(rows, columns, -1.0)
-
-    def _rows_of(self, job: _Job) -> list[int]:
-        """Rows of a job's table that its options are."""
-        rows: list[int] = self._data.expected.row[job.options].tolist()
-        return rows
 
     def model(self, program: Program) -> Model[ShiftingDecision]:
         """Return the model of all scenarios' program."""
@@ -183,18 +178,18 @@ class _Plan:
         counting, decided = Counting(), self._data.decided
         for part in self._parts:
             for job, ends in zip(part.jobs, part.ends, strict=True):
-                rows = self._rows_of(job)
                 for at, slot in enumerate(job.slots.tolist()):
                     for column in ends[: at + 1].tolist():
                         counting.add(2, (part.name, job.number, slot, None), column)
-                    # What is decided is the same in all scenarios.
-                    for some in (
-                        [rows, *([row] for row in rows)] if part is self._parts[0] or slot >= decided else []
-                    ):
-                        key = part.name, job.number, slot, tuple(some)
-                        if key not in counting.keys:
-                            for row in some:
-                                counting.add(int(slot >= decided), key, int(job.runs[at, rows.index(row)]))
+                    if slot < decided and part is not self._parts[0]:
+                        continue  # what is decided is the same in all scenarios
+                    level, runs = (
+                        int(slot >= decided),
+                        dict(zip(job.rows, job.runs[at].tolist(), strict=True)),
+                    )
+                    for some in dict.fromkeys([tuple(runs), *((row,) for row in runs)]):
+                        for row in some:
+                            counting.add(level, (part.name, job.number, slot, some), runs[row])
 
         def words(key: tuple[str, int, int, tuple[int, ...] | None]) -> dict[str, Any]:
             scenario, job, slot, rows = key
@@ -249,6 +244,7 @@ class _Job:
         self._name = prefix + horizon.instance.jobs[job].name
         self.slots = np.arange(horizon.first_slot[job], horizon.slots)
         self.options = horizon.options_of(job)
+        self.rows: list[int] = horizon.row[self.options].tolist()
         self._slot_s = np.repeat(horizon.slot_s[self.slots], len(self.options))
         criterion, share = minimised
         _, run_cost, used_cost, left_cost = (share * cost for cost in _costs(horizon, job, criterion))

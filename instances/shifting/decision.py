@@ -30,10 +30,6 @@ class Run(Strict):
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
 
-    def until(self, slot: int) -> Run:
-        """Return the run cut at the begin of a later slot."""
-        return self.model_copy(update={"slots": min(self.slots, slot - self.first_slot)})
-
 
 class Schedule(Strict):
     """Runs of one job, in the order of time; it pauses in between."""
@@ -58,13 +54,13 @@ class Plan(Strict):
 
     def first(self, slots: int) -> Plan:
         """Return the plan of the first slots alone."""
-        jobs = [
-            Schedule(job=one.job, runs=runs)
-            for one in self.jobs
-            if (runs := [run.until(slots) for run in one.runs if run.first_slot < slots])
-        ]
-        running = {one.job for one in jobs}
-        return Plan(jobs=jobs, waiting=[*(o.job for o in self.jobs if o.job not in running), *self.waiting])
+        begun = {one.job: [run for run in one.runs if run.first_slot < slots] for one in self.jobs}
+        cut = {
+            job: [run.model_copy(update={"slots": min(run.slots, slots - run.first_slot)}) for run in runs]
+            for job, runs in begun.items()
+        }
+        jobs = [Schedule(job=job, runs=runs) for job, runs in cut.items() if runs]
+        return Plan(jobs=jobs, waiting=[*(job for job, runs in cut.items() if not runs), *self.waiting])
 
 
 class ShiftingDecision(Plan):

@@ -259,7 +259,6 @@ class ShiftingInstance(Strict):
         """
         if shortest_slot_s is not None:
             return self.split(signal, start, shortest_slot_s).under(signal, start)
-        self._require_one_forecast()
         edges_s = start_time(start).timestamp() + self.begin_s
         least = {d: signal.limit(d).least(edges_s[:-1], edges_s[1:]) for d in signal.domains}
         for strange in least.keys() - {None, *self.power_domains}:
