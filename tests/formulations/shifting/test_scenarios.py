@@ -8,10 +8,12 @@ from __future__ import annotations
 import copy
 import os
 import random
+from io import StringIO
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import wattsched
 from tests.brute_force import shifting_scenarios as brute
@@ -19,6 +21,9 @@ from tests.strategies.effort import examples
 from wattsched.instances.errors import InputError
 from wattsched.instances.shifting.decision import Plan
 from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.report.shifting import VIEW, print_decision, print_instance, rows_of
+from wattsched.report.summary import price_rows
+from wattsched.report.wording import scarce
 from wattsched.results.problems import problem
 from wattsched.solving.engine import model_of
 from wattsched.verification.shifting.scenarios import ScenarioProver
@@ -231,6 +236,23 @@ def test_errors(fields: dict[str, Any], message: str) -> None:
     told = caught.value.errors() if hasattr(caught.value, "errors") else []
     places = [".".join(map(str, error["loc"])) for error in told]
     assert message in str(caught.value) or message in places
+
+
+def test_scenarios_are_printed() -> None:
+    """What may come true, the plan of each scenario, and prices of limits, but not of ties between plans."""
+    instance, out = wind(), Console(file=StringIO(), width=120)
+    print_instance(out, instance)
+    print_decision(out, wattsched.solve(instance).decision, instance)
+    told = out.file.getvalue()
+    assert "1 job over 2 slots of 1 h, the mean of 2 scenarios" in told
+    assert "plans may differ after 1 slot" in told
+    assert "windy  50 %  carbon █▁ 0 to 100" in told
+    assert "Decision in calm  1 run" in told
+    rows = rows_of(wattsched.solve(instance).decision)
+    assert [row["scenario"] for row in rows] == ["windy", "calm"]
+    prices = {"calm/carbon_g": -1.0, "calm/runs:j@0=0": 3.0}
+    goal = VIEW.goals["carbon"]
+    assert [row.label for row in price_rows(prices, goal, {})] == [f"{scarce('carbon_g').label} in calm"]
 
 
 def test_what_takes_no_scenarios_says_so() -> None:
