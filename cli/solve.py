@@ -239,7 +239,9 @@ def _solve(
             given: dict[str, Any] = {"initial_solution": earlier, "executor": executor, "log": log}
             result = solve(instance, time_limit=_left(timer), **requested, **given)
     except UnsuitableError as error:
-        raise BadInput(f"--formulation {requested['formulation'] or rules.default}: {error}") from None
+        raise BadInput(
+            f"--formulation {rules.formulation_of(instance, requested['formulation'])}: {error}"
+        ) from None
     if result.unsupported:
         raise BadInput(f"--solver {solver} --formulation {result.formulation}: {result.unsupported}")
     return result

@@ -208,7 +208,7 @@ def _pairs(
 ) -> list[tuple[str, str]]:
     """Formulations and solvers of a case, once their names are known to exist."""
     rules = problem(case.problem)
-    asked = dict.fromkeys([rules.default] if formulations is None else formulations)
+    asked = dict.fromkeys([case.formulation] if formulations is None else formulations)
     pairs = [(formulation, solver) for formulation in asked for solver in solvers]
     for formulation, solver in pairs:
         goal = case.objective if settings.objective is None else settings.objective
@@ -224,7 +224,7 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
     first: dict[str, Case] = {}
     copies: list[tuple[str, str]] = []
     for number, one in enumerate(given, start=1):
-        instance, _ = sound_instance(one)
+        instance, rules = sound_instance(one)
         content, made = content_of(instance), isinstance(one, BaseModel)
         file = f"{instance.name} ({number})" if made else str(one)
         if content in first:
@@ -232,7 +232,8 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
         else:
             label = instance.name if made else Path(file).name.removesuffix(".gz").removesuffix(".json")
             source, kept = (file, one) if isinstance(one, BaseModel) else (one, None)
-            first[content] = Case(source, label, content, instance.problem, instance.objective, kept)
+            usual = rules.formulation_of(instance, None)
+            first[content] = Case(source, label, content, instance.problem, instance.objective, usual, kept)
     often = Counter(case.label for case in first.values())
     for content, case in first.items():
         if often[case.label] > 1:

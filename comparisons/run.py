@@ -57,7 +57,8 @@ class Settings:
 class Case:
     """An instance of a comparison: its file, a short name that no other has, a hash of its content.
 
-    One that was made in Python is held as `instance`; its file is then its name and place among the others.
+    `formulation` decides it where none is named. One that was made in Python is held as `instance`; its file
+    is then its name and place among the others.
     """
 
     file: str | Path
@@ -65,6 +66,7 @@ class Case:
     content: str
     problem: str
     objective: str
+    formulation: str
     instance: Any = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -13,6 +13,10 @@ from wattsched.topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+Side = tuple[dict[str, Any], bool, int]
+"""A split in the words of certificates, on which of its sides a case is, and the number of its node."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,9 @@ class Counts:
         Counts of a lower level are split first.
     named : callable
         Describes a count, by its number, in the words of certificates.
+    proven : callable, optional
+        Prices of certificates, and the sides of splits of a case, to a bound that they prove of it; for
+        formulations whose program proves less by itself.
     """
 
     program: Program
@@ -39,6 +46,7 @@ class Counts:
     matrix: csr_array
     level: IntArray
     named: Callable[[int], dict[str, Any]]
+    proven: Callable[[dict[str, float], Sequence[Side]], float] | None = None
 
 
 class Counting:
@@ -61,6 +69,7 @@ class Counting:
         program: Program,
         named_prices: Callable[[FloatArray], dict[str, float]],
         named: Callable[[Any], dict[str, Any]],
+        proven: Callable[[dict[str, float], Sequence[Side]], float] | None = None,
     ) -> Counts:
         """Return the counts so far; ``named`` describes a key in the words of certificates."""
         from scipy.sparse import coo_array
@@ -69,7 +78,7 @@ class Counting:
         places = number.astype(np.int64), column.astype(np.int64)
         matrix = coo_array((times, places), shape=(len(self.keys), program.n_columns)).tocsr()
         keys = list(self.keys)
-        return Counts(program, named_prices, matrix, np.array(self._levels), lambda i: named(keys[i]))
+        return Counts(program, named_prices, matrix, np.array(self._levels), lambda i: named(keys[i]), proven)
 
 
 DecisionT = TypeVar("DecisionT")

@@ -251,7 +251,7 @@ class Program(ProgramRows):
 
         .. math::
             L(y) = c_0 + \sum_i (y_i^+ r^l_i - y_i^- r^u_i)
-                   + \sum_k \min_{j \in G_k} (c - A^T y)_j
+                   + \sum_k \min_{j \in G_k,\ u_j > 0} (c - A^T y)_j
                    + \sum_{j\ \text{free}} \min_{l_j \le x_j \le u_j} (c - A^T y)_j x_j
 
         Parameters
@@ -265,12 +265,19 @@ class Program(ProgramRows):
         value = self.offset + self.charged(y)
         n = self.n_choices
         if self.n_groups:
-            value += float(np.minimum.reduceat(reduced[:n], self.group_start[:-1]).sum())
+            able = reduced[:n] if self._closed is None else np.where(self._closed, np.inf, reduced[:n])
+            value += float(np.minimum.reduceat(able, self.group_start[:-1]).sum())
         free = reduced[n:]
         # 0 * inf is nan: a column with no reduced cost contributes nothing.
         corner = np.where(free > 0, self.lower[n:], self.upper[n:])
         value += float(np.where(free == 0, 0.0, free * np.where(free == 0, 0.0, corner)).sum())
         return value
+
+    @cached_property
+    def _closed(self) -> BoolArray | None:
+        """Mask of choice columns that can only be 0, None where there are none."""
+        closed = self.upper[: self.n_choices] == 0.0
+        return closed if closed.any() else None
 
     @cached_property
     def _by_column(self) -> csr_array:

@@ -270,6 +270,21 @@ class ByCounts(Branching):
         lower = np.concatenate([self.whole.row_lower, least])
         return replace(self._grown, row_lower=lower, row_upper=np.concatenate([self.whole.row_upper, most]))
 
+    def solve(self, case: Case, value: float, timer: Timer) -> Solved | None:
+        """Solve as any rule does; where the counts know that the value is proven, it is."""
+        solved, counts = super().solve(case, value, timer), self._counts
+        if solved is None or counts.proven is None or solved.bound >= value:
+            return solved
+        sides = [(c, limit.most, True, limit.of_most) for c, limit in case.items()]
+        sides += [(c, limit.least - 1, False, limit.of_least) for c, limit in case.items()]
+        taken = [
+            ({**counts.named(count), "at_most": int(most)}, inside, node)
+            for count, most, inside, node in sides
+            if node >= 0
+        ]
+        proven = counts.proven(counts.named_prices(solved.prices[: self.whole.n_rows]), taken)
+        return solved._replace(bound=proven) if proven >= value else solved
+
     def inherited(self, prices: FloatArray) -> FloatArray:
         """Counts that were met since then have no price."""
         return np.concatenate([prices, np.zeros(self._grown.n_rows - len(prices))])

@@ -9,12 +9,12 @@ import numpy as np
 
 from wattsched.report.terminal import heading, line, rest_in, table
 from wattsched.report.views import View, print_budgets
-from wattsched.report.wording import Goal, count, duration, listed, number, setting
+from wattsched.report.wording import Goal, count, duration, listed, number, percent, setting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
+    from wattsched.instances.shifting.decision import Plan, Run, Schedule, ShiftingDecision
     from wattsched.instances.shifting.instance import ShiftingInstance
 
 MOST_ROWS = 20
@@ -39,7 +39,23 @@ def print_instance(out: Console, instance: ShiftingInstance) -> None:
         if values is not None:
             heading(out, title, f"{number(min(values))} to {number(max(values))} {unit}")
             line(out, curve(values[: instance.slots]), indent=2)
+    _print_scenarios(out, instance)
     print_budgets(out, instance.budgets, instance.currency)
+
+
+def _print_scenarios(out: Console, instance: ShiftingInstance) -> None:
+    """Print the probability of every scenario, and its own forecasts."""
+    if instance.scenarios is None:
+        return
+    heading(out, "Scenarios", f"plans may differ after {count(instance.decided_slots or 0, 'slot')}")
+    series = ("carbon_g_per_kwh", "carbon"), ("price_per_kwh", "price"), ("power_w", "cap")
+    for name, one in instance.scenarios.items():
+        own = [
+            f"{words} {curve(values[: instance.slots])} {number(min(values))} to {number(max(values))}"
+            for field, words in series
+            if isinstance(values := getattr(one, field), list)
+        ]
+        line(out, f"{name}  {percent(one.probability)}  {'  '.join(own)}".rstrip(), indent=2)
 
 
 def curve(values: list[float]) -> str:
@@ -53,10 +69,20 @@ def curve(values: list[float]) -> str:
 def print_decision(
     out: Console, decision: ShiftingDecision, instance: ShiftingInstance | None = None
 ) -> None:
-    """Print the runs of the first jobs, and the names of those that do not run within the horizon."""
-    heading(
-        out, "Decision", f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait for the next horizon"
-    )
+    """Print the runs of the first jobs, and the names of those that do not run within the horizon.
+
+    With scenarios, the plan of each.
+    """
+    if decision.scenarios is None:
+        _print_plan(out, "Decision", decision, instance)
+    for name, plan in (decision.scenarios or {}).items():
+        known = instance if instance is None or instance.scenarios is None else instance.in_scenario(name)
+        _print_plan(out, f"Decision in {name}", plan, known)
+
+
+def _print_plan(out: Console, title: str, decision: Plan, instance: ShiftingInstance | None) -> None:
+    running, waiting = len(decision.jobs), len(decision.waiting)
+    heading(out, title, f"{running:,} run, {waiting:,} wait for the next horizon")
     shown = decision.jobs[:MOST_ROWS]
     rows = [_row(schedule, instance) for schedule in shown]
     table(out, COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=rest_in(instance))
@@ -104,11 +130,14 @@ def about(instance: ShiftingInstance) -> str:
     lengths_s = instance.lengths_s
     each = dict.fromkeys(duration(float(seconds)) for seconds in (lengths_s.min(), lengths_s.max()))
     slots = f"{count(instance.slots, 'slot')} of {' to '.join(each)}"
-    return f"{count(len(instance.jobs), 'job')} over {slots}"
+    of = "" if instance.scenarios is None else f", the mean of {count(len(instance.scenarios), 'scenario')}"
+    return f"{count(len(instance.jobs), 'job')} over {slots}{of}"
 
 
-def rows_of(decision: ShiftingDecision) -> list[dict[str, Any]]:
-    """A row for every run of every job; waiting jobs have one row."""
+def rows_of(decision: Plan) -> list[dict[str, Any]]:
+    """A row for every run of every job; waiting jobs have one row. With scenarios, those of each."""
+    if plans := getattr(decision, "scenarios", None):
+        return [{**row, "scenario": name} for name, plan in plans.items() for row in rows_of(plan)]
     running = [
         {"job": schedule.job, "waiting": False, **run.model_dump()}
         for schedule in decision.jobs

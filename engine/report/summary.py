@@ -195,7 +195,8 @@ class PriceRow(NamedTuple):
 
 def price_rows(stated: Mapping[str, float], goal: Goal, capacities_of: Mapping[str, float]) -> list[PriceRow]:
     """Prices that are not 0; what there is in every slot comes after what there is once."""
-    prices = {row: price for row, price in stated.items() if price != 0}
+    # What ties the plans of scenarios together is no limit that could be another.
+    prices = {row: price for row, price in stated.items() if price != 0 and "/runs:" not in row}
     ordered = sorted(prices.items(), key=lambda known: "@" in known[0])
     return [
         PriceRow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
 from wattsched.reading.inputs import printable as printable
@@ -214,6 +214,11 @@ BUDGET_ROWS = {"average_completion_s": "completion_s"}
 def scarce(row: str) -> Scarce:
     """Words for a row name such as ``gpus:A100@7``, ``buddy:A100:8`` or ``power_w:rack3``."""
     kind, _, rest = row.partition(":")
+    if of_scenario := re.fullmatch(
+        r"([^:]+)/((?:gpus:|power_w|carbon_g|energy_j|money|completion_s).*)", row
+    ):
+        known = scarce(of_scenario[2])
+        return replace(known, label=f"{known.label} in {of_scenario[1]}")
     match kind:
         case "gpus":
             # Pools under a power cap have an @ in their names, too.

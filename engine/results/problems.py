@@ -46,6 +46,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Instance to its data in arrays, which formulations and heuristics share.
     formulations : mapping of str to callable
         Name to a builder of the model from data, objective and timer; the default comes first.
+    usual : callable, optional
+        Instance to the formulation that it is decided by where none is named; else the default one.
     size : callable
         Instance to how many jobs or tasks are to be decided.
     all_decisions : callable
@@ -96,6 +98,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
 
     expand: Callable[[InstanceT], DataT]
     formulations: Mapping[str, Formulation[DataT, DecisionT]]
+    usual: Callable[[Any], str] | None = None
     size: Callable[[Any], int] = lambda instance: len(instance.jobs)
     all_decisions: Callable[[DataT], str | None] = lambda data: None
     safety_net: str = "greedy"
@@ -121,6 +124,10 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     def default(self) -> str:
         """Name of the default formulation."""
         return next(iter(self.formulations))
+
+    def formulation_of(self, instance: InstanceT, name: str | None) -> str:
+        """Name of the formulation that decides an instance, where that of `name` is asked for, or any."""
+        return name or (self.default if self.usual is None else self.usual(instance))
 
     def formulation(self, name: str) -> Formulation[DataT, DecisionT]:
         """Builder of a formulation.
@@ -235,26 +242,28 @@ def _sizing() -> Problem[Any, Any, Any]:
 
 def _shifting() -> Problem[Any, Any, Any]:
     """Definition of `shifting`."""
-    from wattsched.formulations.shifting.data import horizon_of
-    from wattsched.formulations.shifting.infeasibility import diagnose, refute
+    from wattsched.formulations.shifting.data import Horizon
+    from wattsched.formulations.shifting.scenarios import data_of, diagnose, refute
     from wattsched.instances.shifting.decision import ShiftingDecision
     from wattsched.instances.shifting.instance import OBJECTIVES, ShiftingInstance, faults_of
-    from wattsched.verification.shifting.bound import Prover
-    from wattsched.verification.shifting.checker import check
+    from wattsched.verification.shifting.scenarios import check, prover_of
 
     return Problem(
         name="shifting",
         instance=ShiftingInstance,
         decision=ShiftingDecision,
         objectives=OBJECTIVES,
-        expand=horizon_of,
+        expand=data_of,
         formulations={
             "schedules": late("formulations.shifting.schedules:build"),
             "time-indexed": late("formulations.shifting.time_indexed:build"),
         },
-        all_decisions=lambda horizon: "time-indexed" if horizon.n_runs <= _MOST_RUNS else None,
+        usual=lambda instance: "schedules" if instance.scenarios is None else "time-indexed",
+        all_decisions=lambda data: (
+            "time-indexed" if isinstance(data, Horizon) and data.n_runs <= _MOST_RUNS else None
+        ),
         check=check,
-        prover=Prover,
+        prover=prover_of,
         heuristics={
             "greedy": late("formulations.shifting.heuristics:greedy"),
             "carbon-blind": late("formulations.shifting.heuristics:carbon_blind"),

@@ -172,7 +172,7 @@ class Call:
     def begin(self, instance: Any, problem: Problem[Any, Any, Any], prices: Mapping[str, float]) -> None:
         """Begin with a sound instance, and the prices of an earlier answer."""
         self.instance, self.problem, self.prices = instance, problem, prices
-        self.formulation = self.formulation or problem.default
+        self.formulation = problem.formulation_of(instance, self.formulation)
         self.begun = True
 
     def give_up(self) -> None:

@@ -148,9 +148,10 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         proof, nodes = by_tree(call, model, value, root=call.prove_s == 0.0)
     if not nodes or proof.bound is None or proof.excess <= 0 or (call.prove_s == 0.0 and len(nodes) > 1):
         return None
+    bound = max(-LARGEST, min(LARGEST, proof.bound))
     if len(nodes) == 1:
-        return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
-    return Certificate(prices={}, bound=proof.bound, price_bound=without_prices.bound, tree=nodes)
+        return Certificate(prices=nodes[0].prices or {}, bound=bound)
+    return Certificate(prices={}, bound=bound, price_bound=without_prices.bound, tree=nodes)
 
 
 def dearer_than_any(call: Call, without_prices: Proof) -> float:

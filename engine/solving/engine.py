@@ -260,7 +260,7 @@ def model_of(
     """
     sound, problem = sound_instance(instance)
     goal = problem.objective(sound.objective if objective is None else objective)
-    build = problem.formulation(problem.default if formulation is None else formulation)
+    build = problem.formulation(problem.formulation_of(sound, formulation))
     data = problem.expand(with_objective(problem, sound, goal))
     if reasons := problem.diagnose(data):
         raise InfeasibleError("; ".join(reasons))

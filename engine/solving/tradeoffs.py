@@ -143,6 +143,7 @@ def pareto(
     timer = Timer(seconds_of("time_limit", time_limit))
     horizon, _ = sound_instance(instance)
     require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
+    require_range(horizon.scenarios is None, "instance", "one without scenarios", horizon.name)
     objective = horizon.objective
     against: Tradeoff = objective if objective in get_args(Tradeoff) else "carbon"
     against = against if tradeoff is None else tradeoff

@@ -39,6 +39,7 @@ from wattsched.formulations.shifting.columns import (
     schedules_of,
 )
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
+from wattsched.formulations.shifting.scenarios import Data, Scenarios
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.instances.shifting.decision import ShiftingDecision
@@ -98,7 +99,7 @@ class _Node:
 
 
 def branch(
-    horizon: Horizon,
+    horizon: Data,
     objective: str,
     decision: ShiftingDecision | None,
     gap: float,
@@ -107,7 +108,9 @@ def branch(
     prices: Mapping[str, float] | None = None,
     most: float = math.inf,
 ) -> Cases[ShiftingDecision] | None:
-    """Prove that a decision is optimal, or find better ones and prove these; None for horizons too large.
+    """Prove that a decision is optimal, or find better ones and prove these.
+
+    None for horizons that are too large, and for scenarios, whose certificate trees count.
 
     Parameters
     ----------
@@ -122,6 +125,8 @@ def branch(
     most : float, optional
         Slots of jobs after whose pricing to stop: some thousands take a second.
     """
+    if isinstance(horizon, Scenarios):
+        return None
     known = None if decision is None else schedules_of(horizon, decision)
     cells = sum(len(horizon.options_of(job)) for job in range(horizon.n_jobs)) * horizon.slots
     if (known is None and decision is not None) or not horizon.n_jobs or cells > MOST_CELLS:

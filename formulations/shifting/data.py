@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from wattsched.formulations.tolerances import ROUNDING
-from wattsched.instances.shifting.instance import ShiftingInstance, by_slot
+from wattsched.instances.shifting.forecasts import by_slot
+from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, largest_by

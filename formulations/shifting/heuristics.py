@@ -18,6 +18,7 @@ import numpy as np
 
 from wattsched.formulations.shifting.columns import Prices, Schedules, amounts, decision_of, follow, is_valid
 from wattsched.formulations.shifting.data import CRITERIA, NO_KIND, OBJECTIVES, PAUSE, Horizon
+from wattsched.formulations.shifting.scenarios import one_plan
 from wattsched.formulations.shifting.settings import MOST_JOBS, resettled
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
@@ -48,12 +49,14 @@ _NOTHING = 1e-300
 """Stand-in for 0 in a denominator."""
 
 
+@one_plan
 def greedy(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
     """Decide by the marginal rule; None where it keeps no budget."""
     which = OBJECTIVES.index(objective)
     return by_stretch(horizon, which, intensity_of(horizon, which))
 
 
+@one_plan
 def carbon_blind(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
     """Decide by the marginal rule without looking at the forecasts: a joule is a joule at any time."""
     return by_stretch(horizon, OBJECTIVES.index(objective), np.ones(horizon.slots))

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from wattsched.formulations.infeasibility import InfeasibleError
-from wattsched.formulations.model import Model
+from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.formulations.program import Block, ProgramBuilder
 from wattsched.formulations.reach import in_reach
 from wattsched.formulations.shifting.column_generation import Generated, Insertion, generate
@@ -38,6 +38,7 @@ from wattsched.formulations.shifting.data import OBJECTIVES, Horizon
 from wattsched.formulations.shifting.heuristics import EFFORTS, intensity_of, serve
 from wattsched.formulations.shifting.infeasibility import refute
 from wattsched.formulations.shifting.pricing import NearOptimal, SchedulePricing, near_optimal
+from wattsched.formulations.shifting.scenarios import Data, Scenarios
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
@@ -57,14 +58,18 @@ PER_JOB = 40
 """Schedules of a job that go into the program, those of least reduced cost."""
 
 
-def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
+def build(horizon: Data, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
     """Generate schedules and build the program over them; see the module's text.
 
     Raises
     ------
     InfeasibleError
         Where prices prove that there is no decision.
+    UnsuitableError
+        For an instance with scenarios.
     """
+    if isinstance(horizon, Scenarios):
+        raise UnsuitableError(f"has {len(horizon.horizons)} scenarios, which only 'time-indexed' takes")
     timer, criterion = timer or Timer(), OBJECTIVES.index(objective)
     if (everything := all_schedules(horizon)) is not None:
         return _complete(horizon, criterion, everything)

@@ -22,13 +22,15 @@ be continuous.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wattsched.formulations.counts import Counting, Counts, Side
 from wattsched.formulations.model import Model, Starts
-from wattsched.formulations.program import Block, ProgramBuilder
+from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.reach import in_reach
 from wattsched.formulations.shifting.columns import (
     decision_of,
@@ -39,59 +41,166 @@ from wattsched.formulations.shifting.columns import (
     row_names,
 )
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
+from wattsched.formulations.shifting.scenarios import Data, Scenarios, in_all
 from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray, IntArray, offsets
+from wattsched.verification.shifting.scenarios import ScenarioProver
+from wattsched.verification.tree import Taken
 
 Coefficients = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Coefficients of a job: of its ends, runs and seconds used in them, by slot and option, and of work left."""
 
 
-def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
-    """Build the program; see the module's text."""
+def build(data: Data, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
+    """Build the program; see the module's text. With scenarios it is the deterministic equivalent."""
     minimised, builder = OBJECTIVES.index(objective), ProgramBuilder()
+    cases = {"": (1.0, data)} if isinstance(data, Horizon) else data.horizons
     # The choice groups are the first columns.
-    ends = [_ends(horizon, builder, job, minimised) for job in range(horizon.n_jobs)]
-    jobs = [_Job(horizon, builder, job, ends[job], minimised) for job in range(horizon.n_jobs)]
-    # Completion counts from the arrival.
-    arrival_s = float(horizon.share @ horizon.arrival_s)
-    upper = row_limits(horizon)
-    upper[horizon.n_cells :] += np.where(horizon.limited == 0, arrival_s, 0.0)
-    rows = builder.rows(Block.named("row", row_names(horizon)), upper=upper)
-    for job in jobs:
-        for resource, of_resource in enumerate(rows[: horizon.n_cells].reshape(-1, horizon.slots)):
-            uses = horizon.uses[job.options, resource]
-            able = np.flatnonzero(uses)
-            builder.add(of_resource[job.slots][:, None], job.runs[:, able], uses[able])
-        for criterion, row in zip(horizon.limited.tolist(), rows[horizon.n_cells :], strict=True):
-            job.add_to(row, _costs(horizon, job.number, criterion))
+    parts = [_Part(horizon, builder, minimised, p, name) for name, (p, horizon) in cases.items()]
+    for part in parts:
+        part.fill()
+    plan = None if isinstance(data, Horizon) else _Plan(data, builder, parts)
     program = builder.program(
-        offsets([len(columns) for columns in ends]),
-        offset=float(horizon.idle_use[minimised]) if minimised else -arrival_s,
+        offsets([len(columns) for part in parts for columns in part.ends]),
+        offset=sum(part.offset for part in parts),
+    )
+    model = Model(program, decode=lambda x, starts: parts[0].decision(x), named_prices=parts[0].named_prices)
+    if plan is not None:
+        model = plan.model(program)
+    return in_reach(
+        model, {part.prefix + name: v for part in parts for name, v in limits_of(part.horizon).items()}
     )
 
-    def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
+
+class _Part:
+    """Columns and rows of a horizon; of a scenario at its probability, with its name before theirs.
+
+    Attributes
+    ----------
+    ends : list of int arrays
+        By job, the choice of an end.
+    offset : float
+        Part of the objective that no column changes.
+    """
+
+    def __init__(self, horizon: Horizon, builder: ProgramBuilder, minimised: int, share: float, name: str):
+        self.horizon, self.name, self.prefix, self._builder = (
+            horizon,
+            name,
+            f"{name}/" if name else "",
+            builder,
+        )
+        self._minimised, self._share = minimised, share
+        # Completion counts from the arrival.
+        self._arrival_s = float(horizon.share @ horizon.arrival_s)
+        self.offset = share * (float(horizon.idle_use[minimised]) if minimised else -self._arrival_s)
+        self.ends = [self._ends(job) for job in range(horizon.n_jobs)]
+
+    def _ends(self, job: int) -> IntArray:
+        """Columns of the slots that the job may end in; the last one stands for unfinished."""
+        horizon = self.horizon
+        slots = np.arange(horizon.first_slot[job], horizon.slots + 1)
+        late = horizon.begin_s[slots] >= horizon.deadline_s[job]
+        late[-1] |= horizon.must_finish[job] or horizon.most_left[job] <= 0
+        cost, *_ = _costs(horizon, job, self._minimised)
+        name = self.prefix + horizon.instance.jobs[job].name
+        block = Block("ends", len(slots), lambda i: f"ends[{name},{slots[i]}]")
+        return self._builder.columns(block, cost=self._share * cost, upper=1.0 - late)
+
+    def fill(self) -> None:
+        """Add all but the ends."""
+        horizon, builder = self.horizon, self._builder
+        self.jobs = [
+            _Job(horizon, builder, job, ends, self.prefix, (self._minimised, self._share))
+            for job, ends in enumerate(self.ends)
+        ]
+        upper = row_limits(horizon)
+        upper[horizon.n_cells :] += np.where(horizon.limited == 0, self._arrival_s, 0.0)
+        names = [self.prefix + name for name in row_names(horizon)]
+        self._rows = rows = builder.rows(Block.named("row", names), upper=upper)
+        for job in self.jobs:
+            for resource, of_resource in enumerate(rows[: horizon.n_cells].reshape(-1, horizon.slots)):
+                uses = horizon.uses[job.options, resource]
+                able = np.flatnonzero(uses)
+                builder.add(of_resource[job.slots][:, None], job.runs[:, able], uses[able])
+            for criterion, row in zip(horizon.limited.tolist(), rows[horizon.n_cells :], strict=True):
+                job.add_to(row, _costs(horizon, job.number, criterion))
+
+    def named_prices(self, y: FloatArray) -> dict[str, float]:
+        """Prices of cells and budgets by name, of those of all rows."""
+        return named_prices(self.horizon, y[self._rows])
+
+    def decision(self, x: FloatArray) -> ShiftingDecision:
         """Decision of a point: its runs, followed with their exact work."""
+        horizon = self.horizon
         option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
-        for job in jobs:
+        for job in self.jobs:
             slot, chosen = np.nonzero(x[job.runs] > 0.5)
             option[job.number, job.slots[slot]] = job.options[chosen]
         return decision_of(horizon, follow(horizon, np.arange(horizon.n_jobs), option))
 
-    model = Model(program, decode=decode, named_prices=lambda y: named_prices(horizon, y[rows]))
-    return in_reach(model, limits_of(horizon))
 
+class _Plan:
+    """What all scenarios do in the decided slots: columns that their runs there are equal to."""
 
-def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, minimised: int) -> IntArray:
-    """Columns of the slots that the job may end in; the last one stands for unfinished."""
-    slots = np.arange(horizon.first_slot[job], horizon.slots + 1)
-    late = horizon.begin_s[slots] >= horizon.deadline_s[job]
-    late[-1] |= horizon.must_finish[job] or horizon.most_left[job] <= 0
-    cost, *_ = _costs(horizon, job, minimised)
-    name = horizon.instance.jobs[job].name
-    return builder.columns(
-        Block("ends", len(slots), lambda i: f"ends[{name},{slots[i]}]"), cost=cost, upper=1.0 - late
-    )
+    def __init__(self, data: Scenarios, builder: ProgramBuilder, parts: list[_Part]):
+        self._data, self._parts, self._prover = data, parts, ScenarioProver(data.instance)
+        for jobs in zip(*(part.jobs for part in parts), strict=True):
+            self._add(builder, jobs, data.instance.jobs[jobs[0].number].name)
+
+    def _add(self, builder: ProgramBuilder, jobs: tuple[_Job, ...], name: str) -> None:
+        """Add the columns of a job, and rows that tie its runs in all scenarios to them."""
+        decided = jobs[0].slots[jobs[0].slots < self._data.decided].tolist()
+        keys = [(slot, row) for slot in decided for row in jobs[0].rows]
+        labels = [f"plan[{name},{slot},{row}]" for slot, row in keys]
+        columns = builder.columns(Block.named("plan", labels), integer=False, upper=1.0)
+        for part, job in zip(self._parts, jobs, strict=True):
+            names = [f"{part.prefix}runs:{name}@{slot}={row}" for slot, row in keys]
+            rows = builder.rows(Block.named("runs", names), lower=0.0, upper=0.0)
+            builder.add(rows, job.runs[: len(decided)].ravel())
+            builder.add(rows, columns, -1.0)
+
+    def model(self, program: Program) -> Model[ShiftingDecision]:
+        """Return the model of all scenarios' program."""
+
+        def named(y: FloatArray) -> dict[str, float]:
+            prices, runs, limits = program.named_prices(y), self._prover.runs, self._prover.limits
+            return {name: y for name, y in prices.items() if name in runs or (name in limits and y < 0)}
+
+        def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
+            return in_all(self._data.decided, {part.name: part.decision(x) for part in self._parts})
+
+        return Model(program, decode, named_prices=named, counts=lambda: self._counts(program, named))
+
+    def _counts(self, program: Program, named: Callable[[FloatArray], dict[str, float]]) -> Counts:
+        """What certificate trees count: runs in a slot, of all rows or one, and ends in it or before."""
+        counting, decided = Counting(), self._data.decided
+        for part in self._parts:
+            for job, ends in zip(part.jobs, part.ends, strict=True):
+                for at, slot in enumerate(job.slots.tolist()):
+                    for column in ends[: at + 1].tolist():
+                        counting.add(2, (part.name, job.number, slot, None), column)
+                    if slot < decided and part is not self._parts[0]:
+                        continue  # what is decided is the same in all scenarios
+                    level, runs = (
+                        int(slot >= decided),
+                        dict(zip(job.rows, job.runs[at].tolist(), strict=True)),
+                    )
+                    for some in dict.fromkeys([tuple(runs), *((row,) for row in runs)]):
+                        for row in some:
+                            counting.add(level, (part.name, job.number, slot, some), runs[row])
+
+        def words(key: tuple[str, int, int, tuple[int, ...] | None]) -> dict[str, Any]:
+            scenario, job, slot, rows = key
+            found = {"scenario": scenario, "job": self._data.instance.jobs[job].name, "slot": slot}
+            return found if rows is None else {**found, "rows": list(rows)}
+
+        def proven(prices: dict[str, float], sides: Sequence[Side]) -> float:
+            bound = self._prover(prices, [Taken(*side) for side in sides]).bound
+            return -np.inf if bound is None else bound
+
+        return counting.counts(program, named, words, proven)
 
 
 def _completion(horizon: Horizon, job: int) -> Coefficients:
@@ -118,16 +227,27 @@ def _costs(horizon: Horizon, job: int, criterion: int) -> Coefficients:
 class _Job:
     """Columns and rows of one job besides its choice of an end; arrays by slot and option.
 
-    `ends` are the columns of that choice, `minimised` is the number of the criterion that columns cost.
+    `ends` are the columns of that choice, `minimised` is the number of the criterion that columns cost, and
+    the share of it that they do; `prefix` comes before the job's name.
     """
 
-    def __init__(self, horizon: Horizon, builder: ProgramBuilder, job: int, ends: IntArray, minimised: int):
+    def __init__(
+        self,
+        horizon: Horizon,
+        builder: ProgramBuilder,
+        job: int,
+        ends: IntArray,
+        prefix: str,
+        minimised: tuple[int, float],
+    ):
         self._horizon, self._builder, self.number = horizon, builder, job
-        self._name = horizon.instance.jobs[job].name
+        self._name = prefix + horizon.instance.jobs[job].name
         self.slots = np.arange(horizon.first_slot[job], horizon.slots)
         self.options = horizon.options_of(job)
+        self.rows: list[int] = horizon.row[self.options].tolist()
         self._slot_s = np.repeat(horizon.slot_s[self.slots], len(self.options))
-        _, run_cost, used_cost, left_cost = _costs(horizon, job, minimised)
+        criterion, share = minimised
+        _, run_cost, used_cost, left_cost = (share * cost for cost in _costs(horizon, job, criterion))
         self._ends = ends
         self.runs = self._columns("runs", self.options, cost=run_cost, integer=True)
         self._used = self._columns("used", self.options, cost=used_cost, upper=self._slot_s)

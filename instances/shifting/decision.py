@@ -38,7 +38,7 @@ class Schedule(Strict):
     runs: Annotated[list[Run], Field(min_length=1)]
 
 
-class ShiftingDecision(Strict):
+class Plan(Strict):
     """Schedule of every job; each job of the instance is named exactly once.
 
     Attributes
@@ -51,3 +51,25 @@ class ShiftingDecision(Strict):
 
     jobs: list[Schedule]
     waiting: list[Name]
+
+    def first(self, slots: int) -> Plan:
+        """Return the plan of the first slots alone."""
+        begun = {one.job: [run for run in one.runs if run.first_slot < slots] for one in self.jobs}
+        cut = {
+            job: [run.model_copy(update={"slots": min(run.slots, slots - run.first_slot)}) for run in runs]
+            for job, runs in begun.items()
+        }
+        jobs = [Schedule(job=job, runs=runs) for job, runs in cut.items() if runs]
+        return Plan(jobs=jobs, waiting=[*(job for job, runs in cut.items() if not runs), *self.waiting])
+
+
+class ShiftingDecision(Plan):
+    """Plan of the horizon; of an instance with scenarios, what to do in its decided slots.
+
+    Attributes
+    ----------
+    scenarios : dict of str to Plan, optional
+        Plan of the whole horizon in each scenario; in the decided slots they agree.
+    """
+
+    scenarios: dict[Name, Plan] | None = None

@@ -8,15 +8,22 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from wattsched.instances.errors import duplicates, refuse, require, require_known, require_range
+from wattsched.instances.shifting.forecasts import (
+    SCENARIO_FIELDS,
+    BySlot,
+    Scenario,
+    by_slot,
+    scenario_faults,
+)
 from wattsched.instances.signals import Signal
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
 from wattsched.instances.traces.carbon import start_time
 from wattsched.topology.arrays import FloatArray
-from wattsched.topology.fields import ALL, EACH, LARGEST, Count, Name, NonNegative, Positive, Price, Strict
+from wattsched.topology.fields import LARGEST, Count, Name, NonNegative, Positive, Price, Strict
 
 MOST_SLOTS = 10_000
 SECONDS_RANGE = (1e-6, 1e12)
@@ -50,13 +57,6 @@ class HorizonBudgets(Strict):
     energy_j: Budget | None = None
     money: Budget | None = None
     average_completion_s: Budget | None = None
-
-
-BySlot = Annotated[
-    Annotated[Positive, Tag(ALL)] | Annotated[list[Positive], Field(min_length=1), Tag(EACH)],
-    Discriminator(lambda value: EACH if isinstance(value, list) else ALL),
-]
-"""One number for all slots, or one per slot; more of them are left unread."""
 
 
 class PoolsDomain(Strict):
@@ -137,6 +137,10 @@ class ShiftingInstance(Strict):
         Cap on the draw of all GPUs, idle ones included: at any moment, or in each slot.
     power_domains : dict of str to PoolsDomain
         The same for the GPUs of some pools.
+    scenarios : dict of str to Scenario, optional
+        What may come true instead of the forecasts above; the expected objective is minimised.
+    decided_slots : int, optional
+        In so many first slots the plan is the same in all scenarios; later it may differ.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -150,6 +154,8 @@ class ShiftingInstance(Strict):
     currency: Name | None = None
     power_w: BySlot | None = None
     power_domains: dict[Name, PoolsDomain] = Field(default_factory=dict)
+    scenarios: Annotated[dict[Name, Scenario], Field(min_length=1)] | None = None
+    decided_slots: Annotated[int, Field(ge=0)] | None = None
     budgets: HorizonBudgets = HorizonBudgets()
     pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
     tables: dict[Name, OptionTable] = Field(default_factory=dict)
@@ -157,7 +163,8 @@ class ShiftingInstance(Strict):
 
     @model_validator(mode="after")
     def _series_reach(self) -> Self:
-        """Refuse a series with fewer numbers than the horizon has slots."""
+        """Refuse a series with fewer numbers than the horizon has slots, and scenarios that are none."""
+        refuse(scenario_faults(self.scenarios, self.decided_slots, self.slots))
         series = {field: getattr(self, field) for field in _SERIES}
         series |= {f"power_domains.{name}.power_w": one.power_w for name, one in self.power_domains.items()}
         refuse(
@@ -202,6 +209,7 @@ class ShiftingInstance(Strict):
         times_s : iterable of float
             Moments in seconds from the horizon's begin.
         """
+        self._require_one_forecast()
         require("shortest_slot_s", shortest_slot_s, (int, float), "a number of seconds")
         least_s = self.horizon_s / max(1, MOST_SLOTS - self.slots)
         within = f"a number from {least_s:.6g} on, as a horizon has at most {MOST_SLOTS:,} slots"
@@ -266,7 +274,36 @@ class ShiftingInstance(Strict):
 
     def capped(self, limit_w: FloatArray) -> ShiftingInstance:
         """Return the instance with a limit on the watts of all GPUs in each slot, beside its own cap."""
+        self._require_one_forecast()
         return self.model_copy(update={"power_w": _lower(self.power_w, limit_w)})
+
+    def _require_one_forecast(self) -> None:
+        if self.scenarios is not None:
+            told = "split its slots and lower its caps in each scenario by itself"
+            raise ValueError(f"scenarios: the instance has {len(self.scenarios)} of them; {told}")
+
+    def in_scenario(self, name: str) -> ShiftingInstance:
+        """Return the instance of one scenario alone, as if it were known."""
+        known = {} if self.scenarios is None else self.scenarios
+        require_known("scenario", name, known)
+        given = {
+            field: value for field in SCENARIO_FIELDS if (value := getattr(known[name], field)) is not None
+        }
+        return self.model_copy(update={**given, "scenarios": None, "decided_slots": None})
+
+    def expected(self) -> ShiftingInstance:
+        """Return the instance of the mean forecasts of all scenarios, under the lowest of their caps."""
+        if self.scenarios is None:
+            return self
+        cases = [self.in_scenario(name) for name in self.scenarios]
+        probability = [one.probability for one in self.scenarios.values()]
+        changed: dict[str, Any] = {"scenarios": None, "decided_slots": None}
+        for field in ("carbon_g_per_kwh", "price_per_kwh"):
+            lines = [line[: self.slots] for case in cases if (line := getattr(case, field)) is not None]
+            changed[field] = (probability @ np.array(lines)).tolist() if len(lines) == len(cases) else None
+        if caps := [by_slot(case.power_w, self.slots) for case in cases if case.power_w is not None]:
+            changed["power_w"] = np.min(caps, axis=0).tolist()
+        return self.model_copy(update=changed)
 
     def table_of(self, job: ShiftingJob) -> OptionTable:
         """Table of a job; KeyError if it names an unknown one."""
@@ -296,11 +333,6 @@ def _parts(edges_s: FloatArray, shortest_s: float) -> FloatArray:
     return np.append(np.concatenate(inner), edges_s[-1])
 
 
-def by_slot(values: BySlot, slots: int) -> FloatArray:
-    """Return the number of each slot."""
-    return np.array(values[:slots]) if isinstance(values, list) else np.full(slots, values)
-
-
 def _lower(power_w: BySlot | None, limit_w: FloatArray) -> list[float]:
     """The lower of a cap and a limit in each slot; the largest number stands for none."""
     return [float(w) for w in np.minimum(limit_w, by_slot(power_w or LARGEST, len(limit_w)))]
@@ -313,13 +345,22 @@ def faults_of(instance: ShiftingInstance) -> list[str]:
     is one.
     """
     return [
-        *_of_needs(instance),
+        *_of_scenarios(instance),
         *_of_tables(instance),
         *duplicates("job name", instance.jobs),
         *(f"job '{job.name}': {fault}" for job in instance.jobs for fault in _of_job(instance, job)),
         *_of_slots(instance),
         *_of_pools(instance),
     ]
+
+
+def _of_scenarios(instance: ShiftingInstance) -> Iterator[str]:
+    """Faults of the scenarios, and forecasts that are needed and not there, in a scenario or at all."""
+    yield from scenario_faults(instance.scenarios, instance.decided_slots, instance.slots)
+    if instance.scenarios is None:
+        yield from _of_needs(instance)
+    for name in instance.scenarios or ():
+        yield from (f"scenarios.{name}: {fault}" for fault in _of_needs(instance.in_scenario(name)))
 
 
 def _of_needs(instance: ShiftingInstance) -> Iterator[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -91,16 +92,20 @@ class Prover(ProverOfSplits):
     def _has_objective(self) -> bool:
         return CRITERIA.get(self.instance.objective) in {"completion_s", *self.standing}
 
-    def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
-        """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
+    def _without_prices(self) -> Proof | None:
+        """Proof that there is no decision whatever the prices, or why there is none at all; else None."""
         if not self._has_objective:
             why = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
             return Proof([f"certificate: {why}"])
+        return Proof(bound=math.inf, excess=math.inf) if self._idle_exceeds else None
+
+    def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
+        """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
         charged, faults = charges(prices, self.limits, (), "min")
         if faults:
             return Proof(faults)
-        if self._idle_exceeds:
-            return Proof(bound=math.inf, excess=math.inf)
+        if (found := self._without_prices()) is not None:
+            return found
         within, least = 0.0, None
         if (last := listing_of(taken)) is not None:
             listing = self.listing(taken[last].split, taken[:last])
@@ -109,17 +114,37 @@ class Prover(ProverOfSplits):
             # Outside, some job costs `within` more than its least cost, but only at the prices of the list.
             elif charged == listing.charged:
                 within, least = listing.within, listing.least
-        least = self._least(charged, taken) if least is None else least
+        if least is None:
+            least = self._least(charged, allowed_by(self.instance, taken), leaf=bool(taken))
         if math.inf in least:  # a job has no schedule that ends in time
             return Proof(bound=math.inf, excess=math.inf)
         return self.together(charged, least, within)
 
-    def _least(self, charged: Mapping[str, float], taken: Sequence[Taken]) -> list[float]:
-        """Lower bounds on all jobs' least costs on sides of splits, by charges for a unit of each row."""
-        allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged)
+    def proof(
+        self, charged: Mapping[str, float], allowed: Mapping[str, Allowed], runs: Mapping[str, FloatArray]
+    ) -> Proof:
+        """Prove a bound on what is allowed to jobs, by charges for a unit of each row and for runs.
+
+        `runs` are of either sign, by the job's name, slot and row of its table.
+        """
+        if (found := self._without_prices()) is not None:
+            return found
+        least = self._least(charged, allowed, runs, leaf=bool(allowed))
+        return Proof(bound=math.inf, excess=math.inf) if math.inf in least else self.together(charged, least)
+
+    def _least(
+        self,
+        charged: Mapping[str, float],
+        allowed: Mapping[str, Allowed],
+        runs: Mapping[str, FloatArray] | None = None,
+        *,
+        leaf: bool,
+    ) -> list[float]:
+        """Lower bounds on all jobs' least costs of what is allowed, by charges for units of rows and runs."""
+        priced = PricedInstance(self.instance, charged, runs)
         searches = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
         together = sum(one.size for one in searches)
-        return [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in searches]
+        return [one.bound(levels_of(one.size, together, leaf=leaf)) for one in searches]
 
     def listing(self, split: Mapping[str, Any], before: Sequence[Taken]) -> Listing:
         """Schedules inside of a split, of those on the sides of splits before; the last listing is kept.
@@ -132,9 +157,9 @@ class Prover(ProverOfSplits):
             charged, faults = charges(split["prices"], self.limits, (), "min")
             if faults:
                 raise ValueError(f"split.prices: {faults[0]}")
-            least = self._least(charged, before)
-            priced = PricedInstance(self.instance, charged)
             allowed = allowed_by(self.instance, before)
+            least = self._least(charged, allowed, leaf=bool(before))
+            priced = PricedInstance(self.instance, charged)
             schedules = [
                 schedules_up_to(priced.job(job, allowed.get(job.name)), cost + split["within"])
                 for job, cost in zip(self.instance.jobs, least, strict=True)
@@ -217,10 +242,18 @@ def levels_of(size: int, together: int, *, leaf: bool) -> int:
 
 
 class PricedInstance:
-    """Jobs of an instance that pay charges for a unit of each row, and so do not interact any more."""
+    """Jobs of an instance that pay charges for a unit of each row, and so do not interact any more.
 
-    def __init__(self, instance: ShiftingInstance, charged: Mapping[str, float]):
-        self.instance = instance
+    They may also pay for `runs`, by the job's name, slot and row of its table.
+    """
+
+    def __init__(
+        self,
+        instance: ShiftingInstance,
+        charged: Mapping[str, float],
+        runs: Mapping[str, FloatArray] | None = None,
+    ):
+        self.instance, self._runs = instance, runs or {}
         weight = {row: charged.get(row, 0.0) for row in BUDGETS}
         weight[CRITERIA[instance.objective]] += 1.0
         # Charges for a joule by slot and, last, after the horizon; for a GPU by pool and slot; for a second
@@ -253,6 +286,8 @@ class PricedInstance:
                 self.instance, table, self._gpu, self._watt, self._spare_w
             )
         options, delay = self._options[id(table)], self._delay * job.weight
+        if (runs := self._runs.get(job.name)) is not None:
+            options = replace(options, gpu=options.gpu + runs[:, options.row])
         return PricedJob(self.instance, job, options, delay, self._joule, self._times_s, allowed)
 
 

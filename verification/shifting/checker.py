@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
-from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob, by_slot
+from wattsched.instances.shifting.decision import Plan, Run, Schedule
+from wattsched.instances.shifting.forecasts import by_slot
+from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray, IntArray
@@ -119,7 +120,7 @@ class _Sums:
     unfinished: int = 0
 
 
-def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
+def check(instance: ShiftingInstance, decision: Plan) -> Report:
     """Check a decision against an instance without faults.
 
     The totals are ``average_completion_s``, ``energy_j``, ``carbon_g`` and ``money`` (with a forecast),
@@ -141,14 +142,14 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
     return Report(sums.faults, totals.get(BUDGETS.get(criterion, "")), totals)
 
 
-def draw_of(instance: ShiftingInstance, decision: ShiftingDecision) -> tuple[FloatArray, FloatArray]:
+def draw_of(instance: ShiftingInstance, decision: Plan) -> tuple[FloatArray, FloatArray]:
     """Return the most watts that all GPUs draw in each slot, as caps count them, and their joules in it."""
     sums = _sums_of(instance, decision)
     idle_w = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values())
     return idle_w + np.sum([*sums.extra_w.values()], axis=0), sums.joules[:-1]
 
 
-def _sums_of(instance: ShiftingInstance, decision: ShiftingDecision) -> _Sums:
+def _sums_of(instance: ShiftingInstance, decision: Plan) -> _Sums:
     """Follow all jobs through their slots, and find what is wrong with jobs and GPUs."""
     sums = _Sums(
         slot_s=instance.lengths_s.tolist(),

@@ -81,7 +81,7 @@ class CostToGo:
 
     def __init__(self, job: PricedJob, end: int, levels: int):
         self.job, rate, kind = job, job.options.rate, job.options.kind
-        self.n, self.step, self.paid = len(rate), job.work / levels, job.pays_for_joules(job.first)
+        self.n, self.step, self.paid = len(rate), job.work / levels, job.pays_to_run(job.first)
         self.level = np.arange(levels + 1)
         work = np.asarray(self.step * self.level, dtype=np.float64)
         # Successive slots are often as long.

@@ -108,7 +108,7 @@ class LeastCost:
             ended, onward = run_slot(job, slot, followed, to_go)
             self._know(ended.cost, trail)
             followed = onward.take(np.flatnonzero(onward.least < self.known))
-            same_work = slot + 1 < job.first_end or job.pays_for_joules(slot + 1)
+            same_work = slot + 1 < job.first_end or job.pays_to_run(slot + 1)
             followed = followed.undominated(same_work=same_work)
             if len(followed.left) > most:
                 # What has more to do is less likely to end too early.
@@ -142,7 +142,7 @@ class LeastCost:
 def end_of(job: PricedJob, most: float) -> int:
     """Slot from which on a schedule that still runs costs more than `most`, or misses the job's deadline."""
     # What is left for delay once joules have cost their least. It may be all rounding where prices are high.
-    room = most + ROUNDING * abs(most) - job.least_for_joules
+    room = most + ROUNDING * abs(most) - job.least_for_runs
     due = min(int(np.searchsorted(job.begin_s, job.deadline_s)), job.slots)
     if job.delay <= 0 or room >= job.delay * job.begin_s[-1]:
         return max(job.first, due)

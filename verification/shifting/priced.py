@@ -62,6 +62,13 @@ class Allowed:
         else:
             self.after_s = max(self.after_s, by_s * (1 - ROUNDING))
 
+    def end_in(self, slot: int, begin_s: FloatArray, inside: bool) -> None:
+        """Keep schedules that end in a slot or before, or those that run on after it."""
+        if inside:
+            self.by_s = min(self.by_s, float(begin_s[slot + 1]) * (1 + ROUNDING))
+        else:
+            self.first_end = max(self.first_end, slot + 1)
+
     def run(self, slot: int, rows: Sequence[int], inside: bool) -> None:
         """Keep schedules that run as some rows in a slot, or those that do not."""
         named = np.zeros(self.runs.shape[1], dtype=bool)
@@ -270,19 +277,20 @@ class PricedJob:
         self.ran = job.has_run or held is not None
         self.held = -1 if held is None else options.kinds.get((held.gpus, held.pool, held.batch_size), -1)
 
-    def pays_for_joules(self, slot: int) -> bool:
-        """True if drawing more may cost less in the slot or later."""
-        return bool(self.joule[slot:].min() < 0.0)
+    def pays_to_run(self, slot: int) -> bool:
+        """True if running or drawing more may cost less in the slot or later."""
+        return bool(self.joule[slot:].min() < 0.0 or self.gpu[slot:].min(initial=0.0) < 0.0)
 
     @property
-    def least_for_joules(self) -> float:
-        """Lower bound on what a schedule is charged for joules."""
+    def least_for_runs(self) -> float:
+        """Lower bound on what a schedule is charged for joules, and for GPUs where that is negative."""
         options, joule, (rate, power_w) = self.options, self.joule[self.first :], self.options.after
-        if not self.pays_for_joules(self.first):
+        if not self.pays_to_run(self.first):
             return self.work * float((options.extra_w / options.rate).min()) * float(joule.min())
         paid = np.minimum(joule, 0.0)
         inside_s, after_s = float(paid[:-1] @ self.slot_s[self.first :]), float(paid[-1]) * self.work / rate
-        return inside_s * float(options.extra_w.max()) + after_s * power_w
+        gained = float(self.gpu[self.first :].min(axis=1, initial=0.0).sum())
+        return inside_s * float(options.extra_w.max()) + after_s * power_w + gained
 
     def unfinished(self, work: FloatArray, up_to: FloatArray | None = None) -> FloatArray:
         """Return the cost of work left at the end of the horizon; infinite where none may be left.
