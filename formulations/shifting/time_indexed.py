@@ -18,6 +18,10 @@ an option of kind k in slot t", starts are :math:`s_{kt} = y_{kt} (1 - y_{k,t-1}
 never ran has one free start, its first: :math:`\sum f \le 1`, :math:`f \le s`, and
 :math:`s_{kt} - f_{kt} \le \sum_{s<t} \sum_k y_{ks}`. All but the :math:`x` of the runs and the :math:`z` may
 be continuous.
+
+Scenarios have these columns and rows each, with costs times their probability; in the decided slots their
+runs equal those of a common plan. That is the deterministic equivalent of a stochastic program with two
+stages (Birge and Louveaux 2011).
 """
 
 from __future__ import annotations
