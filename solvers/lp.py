@@ -44,6 +44,8 @@ _LEAST_ENTRY = 1e-12
 _LEAST_RANGE = 1e-6
 # The LP relaxation of a program with few columns is solved before presolve would be done.
 _SMALL = 5_000
+# With so many columns to a row, HiGHS's presolve may compare pairs of them for minutes, and looks at no limit.
+_WIDE = 250
 
 
 def solve_lp(program: Program, limits: Limits) -> Solution:
@@ -219,6 +221,8 @@ def _without_presolve(lp: Program, integer: BoolArray) -> bool:
     """
     if not integer.any():
         return len(integer) <= _SMALL
+    if len(integer) > max(_SMALL, _WIDE * lp.n_rows):
+        return True
     return bool((lp.lower[~integer] < 0).any())
 
 
