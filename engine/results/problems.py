@@ -187,6 +187,7 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.instances.sizing.validity import faults_of, strangers
     from wattsched.verification.sizing.bound import Prover
     from wattsched.verification.sizing.checker import check
+    from wattsched.verification.sizing.limits import limits_of
 
     return Problem(
         name="sizing",
@@ -201,6 +202,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         },
         check=check,
         prover=Prover,
+        limits=limits_of,
         sharded_prover=late("verification.sizing.shards:ShardedProver"),
         faults=faults_of,
         strangers=strangers,
@@ -226,6 +228,7 @@ def _shifting() -> Problem[Any, Any, Any]:
     from wattsched.instances.shifting.instance import OBJECTIVES, ShiftingInstance, faults_of
     from wattsched.verification.shifting.bound import Prover
     from wattsched.verification.shifting.checker import check
+    from wattsched.verification.shifting.limits import limits_of
 
     return Problem(
         name="shifting",
@@ -240,6 +243,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         all_decisions=lambda horizon: "time-indexed" if horizon.n_runs <= _MOST_RUNS else None,
         check=check,
         prover=Prover,
+        limits=limits_of,
         heuristics={
             "greedy": late("formulations.shifting.heuristics:greedy"),
             "carbon-blind": late("formulations.shifting.heuristics:carbon_blind"),
@@ -260,6 +264,7 @@ def _sharing() -> Problem[Any, Any, Any]:
     from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance, faults_of
     from wattsched.verification.sharing.bound import Prover
     from wattsched.verification.sharing.checker import check
+    from wattsched.verification.sharing.limits import limits_of
 
     return Problem(
         name="sharing",
@@ -274,6 +279,7 @@ def _sharing() -> Problem[Any, Any, Any]:
         safety_net="eaco",
         check=check,
         prover=Prover,
+        limits=limits_of,
         heuristics={
             "eaco": late("formulations.sharing.heuristics:eaco"),
             "fifo": late("formulations.sharing.heuristics:fifo"),

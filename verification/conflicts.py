@@ -1,0 +1,118 @@
+"""Check of a set of limits that is said to contradict itself, each of which is needed for that.
+
+The instance with only these limits is proven to have no decision. Without any one of them, or with it as much
+easier as is said, a decision shows that there is one; with a little less, another proof that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wattsched.instances.errors import InputError, shown, validated
+from wattsched.verification.certificates import proofs_of, self_evident
+from wattsched.verification.claims import reason_of
+from wattsched.verification.limits import STEP, Limit, eased, without_others
+from wattsched.verification.report import number
+
+if TYPE_CHECKING:
+    from wattsched.verification.verdict import Rules
+
+MOST_MEMBERS = 200
+"""Sets of more members are not looked at."""
+# A value may be so much more than the one that is shown not to suffice, and still be called the least.
+_LEAST = 1.1
+
+
+class Conflict:
+    """The set of limits that a result says contradict each other, against the instance.
+
+    Attributes
+    ----------
+    on_trust : bool
+        Whether some of what it says is not proven, once `faults` is through.
+    """
+
+    def __init__(self, rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]):
+        self.rules, self.instance, self.document = rules, instance, result.get("conflict")
+        self.infeasible = reason_of(result) == "infeasible"
+        self.on_trust = False
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, one line each; none where a result has no such set."""
+        if self.document is None:
+            return []
+        return [f"conflict: {fault}" for fault in self._faults()]
+
+    def _faults(self) -> Iterator[str]:
+        if not self.infeasible:
+            yield "only a result that says 'infeasible' can have one"
+            return
+        document = self.document
+        members = document.get("members") if isinstance(document, dict) else None
+        if not isinstance(members, list) or not all(isinstance(member, dict) for member in members):
+            yield "must be an object with 'members', a list of objects"
+            return
+        names = [str(member.get("limit")) for member in members]
+        self.limits = {limit.name: limit for limit in self.rules.limits(self.instance)}
+        if not 0 < len(names) <= MOST_MEMBERS:
+            yield f"has {len(names)} members, 1 to {MOST_MEMBERS} are read"
+        elif len(set(names)) < len(names):
+            yield "names a limit twice"
+        elif strange := [name for name in names if name not in self.limits]:
+            yield f"{shown(strange[0])} is no limit of the instance"
+        else:
+            yield from self._of_members(members, names)
+
+    def _of_members(self, members: list[dict[str, Any]], names: list[str]) -> Iterator[str]:
+        assert self.document is not None
+        alone = without_others(self.instance, self.limits.values(), names)
+        yield from self._unproven("members", alone, self.document.get("certificate"), "the limits leave room")
+        for member, name in zip(members, names, strict=True):
+            limit, base = self.limits[name], self.instance if member.get("enough") is True else alone
+            if member.get("value") != limit.value:
+                yield f"{name}: its value is {shown(limit.value)}, not {shown(member.get('value'))}"
+            elif member.get("decision") is not None:
+                yield from self._of_witness(limit, base, member)
+            elif self.document.get("minimal") is not False:
+                yield f"{name}: no decision shows that it is needed"
+
+    def _of_witness(self, limit: Limit, base: Any, member: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what is wrong with the decision without a limit, and with its least easier value."""
+        needed = None if member.get("needed") is None else number(member, "needed")
+        eased_base = eased(base, [limit], {limit.name: needed})
+        try:
+            decision = member["decision"]
+            if not isinstance(decision, self.rules.decision):
+                decision = validated(self.rules.decision, decision)
+        except InputError as error:
+            yield f"{limit.name}: decision: {error.faults[0]}"
+            return
+        if found := self.rules.check(eased_base, decision).faults:
+            yield f"{limit.name}: the decision is none without it: {found[0]}"
+        if member.get("needed") is None:
+            return
+        short = number(member, "insufficient")
+        if limit.value is None or needed is None or not limit.easier(needed, limit.value):
+            yield f"{limit.name}: {shown(member['needed'])} is no easier value than {shown(limit.value)}"
+        elif short is None:
+            self.on_trust = True
+        elif limit.easier(short, needed) or limit.easier(limit.value, short):
+            yield f"{limit.name}: insufficient {short:.9g} is not between {limit.value:.9g} and {needed:.9g}"
+        elif abs(needed - short) > _LEAST * max(limit.step, STEP * max(abs(needed), abs(limit.value))):
+            self.on_trust = True  # the least value is somewhere between the two
+        else:
+            harder = eased(base, [limit], {limit.name: short})
+            why = f"{short:.9g} leaves room"
+            yield from self._unproven(f"{limit.name}", harder, member.get("certificate"), why)
+
+    def _unproven(self, what: str, instance: Any, certificate: Any, why: str) -> Iterator[str]:
+        """Yield a fault where a certificate does not prove that an instance has no decision."""
+        if certificate is None:
+            self.on_trust |= self_evident(self.rules.prover(instance)) is None
+            return
+        proof = proofs_of(self.rules, instance, certificate)["bound"]
+        if proof.faults:
+            yield f"{what}: {proof.faults[0]}"
+        elif proof.excess <= 0:
+            yield f"{what}: the certificate proves nothing, {why}"
