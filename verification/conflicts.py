@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.verification.certificates import proofs_of, self_evident
 from wattsched.verification.claims import reason_of
-from wattsched.verification.limits import STEP, Limit, eased, without_others
+from wattsched.verification.limits import STEP, Limit, eased
 from wattsched.verification.report import number
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class Conflict:
 
     def _of_members(self, members: list[dict[str, Any]], names: list[str]) -> Iterator[str]:
         assert self.document is not None
-        alone = without_others(self.instance, self.limits.values(), names)
+        alone = dict.fromkeys(self.limits.keys() - set(names))
         yield from self._unproven("members", alone, self.document.get("certificate"), "the limits leave room")
         for member, name in zip(members, names, strict=True):
-            limit, base = self.limits[name], self.instance if member.get("enough") is True else alone
+            limit, base = self.limits[name], {} if member.get("enough") is True else alone
             if member.get("value") != limit.value:
                 yield f"{name}: its value is {shown(limit.value)}, not {shown(member.get('value'))}"
             elif member.get("decision") is not None:
@@ -77,10 +77,17 @@ class Conflict:
             elif self.document.get("minimal") is not False:
                 yield f"{name}: no decision shows that it is needed"
 
-    def _of_witness(self, limit: Limit, base: Any, member: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what is wrong with the decision without a limit, and with its least easier value."""
+    def _eased(self, values: Mapping[str, float | None]) -> Any:
+        return eased(self.instance, self.limits.values(), values)
+
+    def _of_witness(
+        self, limit: Limit, others: Mapping[str, None], member: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Yield what is wrong with the decision without a limit, and with its least easier value.
+
+        `others` are the limits that are left out besides.
+        """
         needed = None if member.get("needed") is None else number(member, "needed")
-        eased_base = eased(base, [limit], {limit.name: needed})
         try:
             decision = member["decision"]
             if not isinstance(decision, self.rules.decision):
@@ -88,7 +95,7 @@ class Conflict:
         except InputError as error:
             yield f"{limit.name}: decision: {error.faults[0]}"
             return
-        if found := self.rules.check(eased_base, decision).faults:
+        if found := self.rules.check(self._eased({**others, limit.name: needed}), decision).faults:
             yield f"{limit.name}: the decision is none without it: {found[0]}"
         if member.get("needed") is None:
             return
@@ -102,12 +109,14 @@ class Conflict:
         elif abs(needed - short) > _LEAST * max(limit.step, STEP * max(abs(needed), abs(limit.value))):
             self.on_trust = True  # the least value is somewhere between the two
         else:
-            harder = eased(base, [limit], {limit.name: short})
-            why = f"{short:.9g} leaves room"
-            yield from self._unproven(f"{limit.name}", harder, member.get("certificate"), why)
+            harder, why = {**others, limit.name: short}, f"{short:.9g} leaves room"
+            yield from self._unproven(limit.name, harder, member.get("certificate"), why)
 
-    def _unproven(self, what: str, instance: Any, certificate: Any, why: str) -> Iterator[str]:
-        """Yield a fault where a certificate does not prove that an instance has no decision."""
+    def _unproven(
+        self, what: str, values: Mapping[str, float | None], certificate: Any, why: str
+    ) -> Iterator[str]:
+        """Yield a fault where a certificate does not prove that some values of limits leave no decision."""
+        instance = self._eased(values)
         if certificate is None:
             self.on_trust |= self_evident(self.rules.prover(instance)) is None
             return

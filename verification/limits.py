@@ -6,7 +6,7 @@ GPUs, or what a job demands, such as a deadline. Leaving one out, or easing it, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 REMOVED = object()
 """In place of a value of `replaced`: the entry of a mapping is taken out."""
 
-STEP = 1e-5
+STEP = 1e-4
 """Share of a limit below the least value that suffices at which values are shown not to suffice."""
 
 
@@ -64,11 +64,10 @@ class Limit:
         """True if a value takes fewer decisions away than another."""
         return value < other if self.at_least else value > other
 
-    def below(self, value: float) -> float:
-        """Return a value that is a little harder: the next whole step, or `STEP` of the value."""
-        if self.step:
-            return value - self.step
-        return value * (1.0 + STEP) if self.at_least else value - STEP * abs(value)
+    def below(self, value: float, share: float = STEP) -> float:
+        """Return a value that is a little harder: the next whole step, or a `share` of the value."""
+        step = self.step or share * max(abs(value), abs(self.value or 0.0))
+        return value + step if self.at_least else value - step
 
     def between(self, one: float, other: float) -> float:
         """Return a value halfway between two, or the nearest whole step to it that is nearer to `one`."""
@@ -99,11 +98,6 @@ def eased(instance: Any, limits: Iterable[Limit], values: Mapping[str, float | N
     for grow, value in grown:
         instance = grow(instance, value)
     return instance
-
-
-def without_others(instance: Any, limits: Collection[Limit], kept: Collection[str]) -> Any:
-    """Return an instance in which only the limits of some names are left."""
-    return eased(instance, limits, {limit.name: None for limit in limits if limit.name not in kept})
 
 
 def replaced(node: Any, tree: Any) -> Any:

@@ -1,13 +1,13 @@
 """Why an instance has no decision: limits that contradict each other, none of which could be left out.
 
 The set is found by halves (Junker 2004, "QuickXplain: Preferred explanations and relaxations for
-over-constrained problems"): parts of the limits are left out of the instance, which is solved again. Then each
-member is eased until the others hold, by bisection; what decisions use jumps over most of the steps.
+over-constrained problems"): parts of the limits are left out of the instance, which is solved again. Then
+each member is eased until the others hold, by bisection; what decisions use jumps over most of the steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,9 @@ from wattsched.formulations.timer import Timer
 from wattsched.results.problems import Problem
 from wattsched.results.result import Certificate, Conflict, ConflictMember, Result
 from wattsched.verification.conflicts import MOST_MEMBERS
-from wattsched.verification.limits import STEP, Limit, eased, without_others
+from wattsched.verification.limits import STEP, Limit, eased
+
+Values = Mapping[str, float | None]
 
 USUAL_S = 5.0
 """Seconds for a set where nobody says how many."""
@@ -23,7 +25,7 @@ USUAL_S = 5.0
 MOST_JOBS = 5_000
 """Jobs up to which a set is looked for where nobody asks for it."""
 
-_LEAST_S = 0.01
+_LEAST_S = 0.005
 _DOUBLINGS = 60
 # Of `STEP`, what is left of the use of a decision that is found by bisection.
 _EXACT = 1e-2
@@ -55,26 +57,30 @@ class _Search:
     solve: Callable[..., Result]
     timer: Timer
 
-    def solved(self, instance: Any) -> Result:
-        """Result of an instance that has a decision, or is shown to have none."""
+    def eased(self, values: Values) -> Any:
+        """The instance with other values of some limits, None for without them."""
+        return eased(self.instance, self.limits.values(), values)
+
+    def solved(self, values: Values) -> Result:
+        """Result with other values of some limits: a decision, or that there is none."""
         left_s = self.timer.remaining_s()
         if left_s is None or left_s < _LEAST_S:
             raise _CutError
-        result = self.solve(instance, time_limit=left_s)
+        result = self.solve(self.eased(values), time_limit=left_s)
         if not result.solved and result.termination.reason != "infeasible":
             raise _CutError
         return result
 
-    def without_others(self, kept: Collection[str]) -> Any:
-        """The instance with only some limits."""
-        return without_others(self.instance, self.limits.values(), kept)
+    def others(self, kept: Collection[str]) -> dict[str, None]:
+        """All limits but some, as values that leave them out."""
+        return {name: None for name in self.limits if name not in kept}
 
     def smallest(self, kept: list[str], added: bool, open: list[str]) -> list[str]:
         """Limits among the open ones that leave no decision with those that are kept.
 
         `added` says whether some were kept since it was last asked whether these leave any.
         """
-        if added and not self.solved(self.without_others(kept)).solved:
+        if added and not self.solved(self.others(kept)).solved:
             return []
         if len(open) == 1:
             return open
@@ -83,34 +89,34 @@ class _Search:
         return [*self.smallest([*kept, *later], bool(later), first), *later]
 
     def member(
-        self, limit: Limit, base: Any, without: Result, proof: Certificate | None
+        self, limit: Limit, others: dict[str, None], without: Result, proof: Certificate | None
     ) -> ConflictMember:
-        """Return a limit that leaves no decision in an instance, and its least value that leaves one.
+        """Return a limit that leaves no decision without some others, and its least value that leaves one.
 
         Parameters
         ----------
         without : Result
-            Of the instance without the limit.
+            Without the limit, too.
         proof : Certificate, optional
-            That the instance as it is has no decision.
+            That there is no decision with it.
         """
         known = ConflictMember(
             limit=limit.name,
             value=limit.value,
             unit=limit.unit,
-            enough=base is self.instance,
+            enough=not others,
             decision=without.decision,
         )
-        needed = None if limit.value is None else self.used(limit, base, without, None)
+        needed = None if limit.value is None else self.used(limit, others, without, None)
         if limit.value is None or needed is None:
             return known
         short, decision, near = limit.value, without.decision, True
         try:
             while limit.easier(below := limit.below(needed), short) and below != needed:
                 value = below if near else limit.between(short, needed)
-                result = self.solved(eased(base, [limit], {limit.name: value}))
+                result = self.solved({**others, limit.name: value})
                 if result.solved:
-                    needed, decision = self.used(limit, base, result, value) or value, result.decision
+                    needed, decision = self.used(limit, others, result, value) or value, result.decision
                 else:
                     short, proof = value, result.certificate
                 near = not near
@@ -119,14 +125,14 @@ class _Search:
         found = {"needed": needed, "insufficient": short, "decision": decision, "certificate": proof}
         return known.model_copy(update=found)
 
-    def used(self, limit: Limit, base: Any, result: Result, value: float | None) -> float | None:
+    def used(self, limit: Limit, others: Values, result: Result, value: float | None) -> float | None:
         """Hardest value of a limit that the decision of a result keeps; it keeps `value`, or any for None."""
         assert limit.value is not None
-        if limit.total and limit.total in result.totals:
+        if limit.total in result.totals and not any(self.limits[name].grown for name in others):
             return float(result.totals[limit.total])
 
         def keeps(number: float) -> bool:
-            changed = eased(base, [limit], {limit.name: number})
+            changed = self.eased({**others, limit.name: number})
             return not self.problem.check(changed, result.decision).faults
 
         hard, step = limit.value, limit.step or STEP * max(1.0, abs(limit.value))
@@ -138,7 +144,8 @@ class _Search:
             hard, value = value, None
         if value is None:
             return None
-        while abs(value - hard) > (limit.step or STEP * _EXACT * abs(value)):
+        exact = limit.step or _EXACT * STEP * max(abs(value), abs(limit.value))
+        while abs(value - hard) > exact and not self.timer.over():
             middle = limit.between(hard, value)
             value, hard = (middle, hard) if keeps(middle) else (value, middle)
         return value
@@ -167,7 +174,7 @@ def conflict_of(
     limits = {limit.name: limit for limit in problem.limits(instance)}
     search = _Search(instance, problem, limits, solve, timer.share(_FINDING))
     try:
-        if not limits or not search.solved(search.without_others(())).solved:
+        if not limits or not search.solved(search.others(())).solved:
             return None  # it is not by limits that there is none
         names = search.smallest([], False, list(limits))
     except _CutError:
@@ -184,22 +191,21 @@ def _explained(search: _Search, names: list[str], proof: Certificate | None) -> 
     certificate: Certificate | None = None
     minimal = True
     try:
-        result = search.solved(search.without_others(names))
+        result = search.solved(search.others(names))
         if result.solved:
             return None
         certificate = result.certificate
         for name in names:
             limit = search.limits[name]
-            dropped = {name: None}
-            whole = search.solved(eased(search.instance, [limit], dropped))
+            whole = search.solved({name: None})
             if whole.solved:
-                members.append(search.member(limit, search.instance, whole, proof))
+                members.append(search.member(limit, {}, whole, proof))
                 continue
-            base = search.without_others(names)
-            without = search.solved(eased(base, [limit], dropped))
+            others = search.others(names)
+            without = search.solved({**others, name: None})
             if not without.solved:  # the set leaves no decision without it, too
                 return _explained(search, [other for other in names if other != name], proof)
-            members.append(search.member(limit, base, without, certificate))
+            members.append(search.member(limit, others, without, certificate))
     except _CutError:
         minimal = False
     rest = names[len(members) :]

@@ -30,6 +30,7 @@ from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits
 from wattsched.solving import conflicts
 from wattsched.solving.call import Call
+from wattsched.solving.certificates import LARGEST
 from wattsched.solving.deadline import Uncollected, on_time
 from wattsched.solving.steps import CHECKED_AT_ONCE, decide, lacking
 from wattsched.verification.certificates import proofs_of
@@ -177,18 +178,17 @@ def explained(call: Call, result: Result, seconds: float | None) -> Result:
     timer = call.timer.share(_EXPLAINING).at_most(conflicts.USUAL_S if seconds is None else seconds)
     if seconds is None and large:
         return result
-    options = {"gap": _ANY_GAP, "seed": call.limits.seed, "conflict": 0.0, "stop": call.stop}
-    found = conflicts.conflict_of(
-        call.instance, call.problem, result.certificate, partial(solve, **options), timer
-    )
+    again = partial(solve, gap=_ANY_GAP, seed=call.limits.seed, conflict=0.0, stop=call.stop)
+    found = conflicts.conflict_of(call.instance, call.problem, result.certificate, again, timer)
     spent_s = time.monotonic() - began_s
     update: dict[str, Any] = {"conflict": found}
     update["time_s"] = result.time_s | {"conflict": spent_s, "total": result.time_s["total"] + spent_s}
     if result.claimed and found is not None and found.certificate is not None:
         # The contradicting limits alone may be simpler to refute than all.
-        proof = proofs_of(call.problem, call.instance, found.certificate.model_dump())["bound"]
-        if not proof.faults and proof.excess > 0:
-            update |= {"certificate": found.certificate, "claimed": False}
+        proofs = proofs_of(call.problem, call.instance, found.certificate.model_dump())
+        if not proofs["bound"].faults and proofs["bound"].excess > 0:
+            proven = {n: float(np.clip(one.bound or 0.0, -LARGEST, LARGEST)) for n, one in proofs.items()}
+            update |= {"certificate": found.certificate.model_copy(update=proven), "claimed": False}
     return result.model_copy(update=update)
 
 

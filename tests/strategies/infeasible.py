@@ -34,12 +34,15 @@ def sizing_round(rng: Random) -> Instance | None:
         for quota, most in (("power_w", 600), ("energy_j", 120_000)):
             if rng.random() < 0.3:
                 tenants[name][quota] = float(rng.randint(most // 10, most))
+    scope = rng.choice(("round", "round", "completion"))
+    # Until completion the joules of jobs that wait count, unless they have room nowhere.
+    sizes = (1, 2) if scope == "completion" else (1, 2, 3, 4)
     for j in range(rng.randint(1, 4)):
         rows = rng.randint(1, 3)
         job: dict[str, Any] = {
             "name": f"job{j}",
             "options": {
-                "gpus": [rng.choice((1, 2, 3, 4)) for _ in range(rows)],
+                "gpus": [rng.choice(sizes) for _ in range(rows)],
                 "pool": [rng.choice(nodes)["gpu_type"] for _ in range(rows)],
                 "power_w": [float(rng.randint(50, 400)) for _ in range(rows)],
                 "completion_s": [float(rng.randint(10, 3000)) for _ in range(rows)],
@@ -59,7 +62,7 @@ def sizing_round(rng: Random) -> Instance | None:
             job["preemptible"] = rng.random() < 0.4
             job["current"] = {"gpus": gpus, "pool": "", "nodes": {node["name"]: list(range(gpus))}}
         jobs.append(job)
-    budgets: dict[str, Any] = {"scope": rng.choice(("round", "round", "completion"))}
+    budgets: dict[str, Any] = {"scope": scope}
     for name, most in (("power_w", 1500), ("energy_j", 400_000), ("carbon_g", 50)):
         if rng.random() < 0.4:
             budgets[name] = float(rng.randint(most // 10, most))
@@ -84,7 +87,9 @@ def sizing_round(rng: Random) -> Instance | None:
             job["current"]["pool"] = homes[next(iter(job["current"]["nodes"]))]
     document = {
         "problem": "sizing",
-        "objective": rng.choice(("total-completion", "work-value", "energy", "max-min", "makespan", "goodput")),
+        "objective": rng.choice(
+            ("total-completion", "work-value", "energy", "max-min", "makespan", "goodput")
+        ),
         "cluster": cluster,
         "jobs": jobs,
         "tenants": tenants,
@@ -105,7 +110,9 @@ def shifting_horizon(rng: Random) -> ShiftingInstance | None:
         job["must_finish"] = rng.random() < 0.4
         job["least_progress"] = rng.choice((0.0, 0.3, 0.8))
         if rng.random() < 0.3:
-            last_s = document["slots"] * (document["slot_s"] if isinstance(document["slot_s"], float) else 1.0)
+            last_s = document["slots"] * (
+                document["slot_s"] if isinstance(document["slot_s"], float) else 1.0
+            )
             job["deadline_s"] = job["arrival_s"] + last_s * rng.uniform(0.2, 1.5)
     factor = rng.choice((0.3, 0.6, 1.0))
     for name, value in document["budgets"].items():

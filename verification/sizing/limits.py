@@ -79,9 +79,9 @@ def _with_gpus(instance: Instance, gpus: float, pool: str) -> Instance:
         more = round((gpus - known.available) / known.gpus_per_node)
     places = places_of(instance.cluster)
     model = instance.cluster.nodes[int(np.argmax(places.pool == places.pools.index(pool)))]
-    names = [name for i in range(len(places.node) + more) if (name := f"more {i}") not in places.node][:more]
-    own = {} if model.sleeps else {"base_power_w": 0.0}
-    alone = {"parent": None, "reserved_w": 0.0, "unavailable": [], **own}
+    names = [name for i in range(len(places.node) + more) if (name := f"{pool} {i}") not in places.node][:more]
+    base_w = model.base_power_w if model.sleeps else 0.0
+    alone: dict[str, Any] = {"parent": None, "base_power_w": base_w, "reserved_w": 0.0, "unavailable": []}
     added = [model.model_copy(update={"name": name, **alone}) for name in names]
     domains = [
         one.model_copy(update={"members": [*one.members, *names]}) if one.name in known.domains else one
