@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.verification.certificates import proofs_of, self_evident
 from wattsched.verification.claims import reason_of
-from wattsched.verification.limits import STEP, Limit, eased
+from wattsched.verification.limits import Limit, eased
 from wattsched.verification.report import number
 
 if TYPE_CHECKING:
@@ -20,23 +20,17 @@ if TYPE_CHECKING:
 
 MOST_MEMBERS = 200
 """Sets of more members are not looked at."""
-# A value may be so much more than the one that is shown not to suffice, and still be called the least.
-_LEAST = 1.1
 
 
 class Conflict:
     """The set of limits that a result says contradict each other, against the instance.
 
-    Attributes
-    ----------
-    on_trust : bool
-        Whether some of what it says is not proven, once `faults` is through.
+    All that it says is to be proven, nothing is taken on trust.
     """
 
     def __init__(self, rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]):
         self.rules, self.instance, self.document = rules, instance, result.get("conflict")
         self.infeasible = reason_of(result) == "infeasible"
-        self.on_trust = False
 
     def faults(self) -> list[str]:
         """Return what is wrong, one line each; none where a result has no such set."""
@@ -69,11 +63,11 @@ class Conflict:
         alone = dict.fromkeys(self.limits.keys() - set(names))
         yield from self._unproven("members", alone, self.document.get("certificate"), "the limits leave room")
         for member, name in zip(members, names, strict=True):
-            limit, base = self.limits[name], {} if member.get("enough") is True else alone
+            limit, bases = self.limits[name], [alone, *([{}] if member.get("enough") is True else [])]
             if member.get("value") != limit.value:
                 yield f"{name}: its value is {shown(limit.value)}, not {shown(member.get('value'))}"
             elif member.get("decision") is not None:
-                yield from self._of_witness(limit, base, member)
+                yield from self._of_witness(limit, bases, member)
             elif self.document.get("minimal") is not False:
                 yield f"{name}: no decision shows that it is needed"
 
@@ -81,11 +75,12 @@ class Conflict:
         return eased(self.instance, self.limits.values(), values)
 
     def _of_witness(
-        self, limit: Limit, others: Mapping[str, None], member: Mapping[str, Any]
+        self, limit: Limit, bases: list[dict[str, None]], member: Mapping[str, Any]
     ) -> Iterator[str]:
         """Yield what is wrong with the decision without a limit, and with its least easier value.
 
-        `others` are the limits that are left out besides.
+        `bases` are limits that are left out besides: in each case it is to be a decision, and in the last one
+        the value is the least.
         """
         needed = None if member.get("needed") is None else number(member, "needed")
         try:
@@ -95,21 +90,18 @@ class Conflict:
         except InputError as error:
             yield f"{limit.name}: decision: {error.faults[0]}"
             return
-        if found := self.rules.check(self._eased({**others, limit.name: needed}), decision).faults:
-            yield f"{limit.name}: the decision is none without it: {found[0]}"
+        for others in bases:
+            if found := self.rules.check(self._eased({**others, limit.name: needed}), decision).faults:
+                yield f"{limit.name}: the decision is none without it: {found[0]}"
         if member.get("needed") is None:
             return
         short = number(member, "insufficient")
         if limit.value is None or needed is None or not limit.easier(needed, limit.value):
             yield f"{limit.name}: {shown(member['needed'])} is no easier value than {shown(limit.value)}"
-        elif short is None:
-            self.on_trust = True
-        elif limit.easier(short, needed) or limit.easier(limit.value, short):
+        elif short is not None and (limit.easier(short, needed) or limit.easier(limit.value, short)):
             yield f"{limit.name}: insufficient {short:.9g} is not between {limit.value:.9g} and {needed:.9g}"
-        elif abs(needed - short) > _LEAST * max(limit.step, STEP * max(abs(needed), abs(limit.value))):
-            self.on_trust = True  # the least value is somewhere between the two
-        else:
-            harder, why = {**others, limit.name: short}, f"{short:.9g} leaves room"
+        elif short is not None:
+            harder, why = {**bases[-1], limit.name: short}, f"{short:.9g} leaves room"
             yield from self._unproven(limit.name, harder, member.get("certificate"), why)
 
     def _unproven(
@@ -118,7 +110,8 @@ class Conflict:
         """Yield a fault where a certificate does not prove that some values of limits leave no decision."""
         instance = self._eased(values)
         if certificate is None:
-            self.on_trust |= self_evident(self.rules.prover(instance)) is None
+            if self_evident(self.rules.prover(instance)) is None:
+                yield f"{what}: there is no certificate"
             return
         proof = proofs_of(self.rules, instance, certificate)["bound"]
         if proof.faults:

@@ -6,14 +6,11 @@ GPUs, or what a job demands, such as a deadline. Leaving one out, or easing it, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
-
-REMOVED = object()
-"""In place of a value of `replaced`: the entry of a mapping is taken out."""
+from wattsched.instances.sizing.changes import replaced
 
 STEP = 1e-4
 """Share of a limit below the least value that suffices at which values are shown not to suffice."""
@@ -98,19 +95,6 @@ def eased(instance: Any, limits: Iterable[Limit], values: Mapping[str, float | N
     for grow, value in grown:
         instance = grow(instance, value)
     return instance
-
-
-def replaced(node: Any, tree: Any) -> Any:
-    """Return a part of an instance with other values at some paths; entries of lists go by their names."""
-    if not isinstance(tree, dict):
-        return tree
-    if isinstance(node, BaseModel):
-        return node.model_copy(update={name: replaced(getattr(node, name), to) for name, to in tree.items()})
-    if isinstance(node, Mapping):
-        changed = {key: replaced(value, tree[key]) if key in tree else value for key, value in node.items()}
-        return {key: value for key, value in changed.items() if value is not REMOVED}
-    assert isinstance(node, Sequence)
-    return [replaced(entry, tree[entry.name]) if entry.name in tree else entry for entry in node]
 
 
 def budgets(instance: Any, units: Mapping[str, str]) -> Iterator[Limit]:

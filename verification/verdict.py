@@ -147,10 +147,8 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
         without_prices = self_evident(rules.prover(instance))
     claims = Claims(result, sense, report, proofs, without_prices is not None)
     faults += [*decision_faults, *claims.faults()]
-    conflict = Conflict(rules, instance, result)
-    faults += conflict.faults()
-    on_trust = claims.on_trust or conflict.on_trust
-    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound", without_prices), on_trust)
+    faults += Conflict(rules, instance, result).faults()
+    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound", without_prices), claims.on_trust)
 
 
 def _mismatches(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:

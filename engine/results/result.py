@@ -81,7 +81,7 @@ class ConflictMember(Strict):
     needed : float, optional
         Easier value with which the others hold; None where it was not looked for.
     insufficient : float, optional
-        A little harder value with which they do not.
+        Harder value that is proven not to be enough, as a rule by 0.01 % or one GPU; None where none is.
     enough : bool
         Whether the whole instance has a decision then, and not only the limits of the set.
     decision : object, optional
@@ -213,14 +213,18 @@ class Result(Strict):
     @classmethod
     def _read(cls, decision: Any, others: ValidationInfo) -> Any:
         """Decision of a document as a model of the problem."""
-        from wattsched.results.problems import problem
+        return _decision(decision, others)
 
-        if decision is None or isinstance(decision, BaseModel) or "problem" not in others.data:
-            return decision
-        try:
-            return validated(problem(others.data["problem"]).decision, decision)
-        except InputError as error:
-            raise ValueError("; ".join(error.faults)) from None
+    @field_validator("conflict")
+    @classmethod
+    def _read_members(cls, conflict: Conflict | None, others: ValidationInfo) -> Conflict | None:
+        """Decisions of its members likewise."""
+        if conflict is None:
+            return None
+        read = [
+            one.model_copy(update={"decision": _decision(one.decision, others)}) for one in conflict.members
+        ]
+        return conflict.model_copy(update={"members": read})
 
     @property
     def solved(self) -> bool:
@@ -280,3 +284,15 @@ class Result(Strict):
         from wattsched.report.terminal import recorded
 
         return recorded(lambda out: print_result(out, self), html=html)
+
+
+def _decision(decision: Any, others: ValidationInfo) -> Any:
+    """Decision as a model of the problem that a result's other fields name."""
+    from wattsched.results.problems import problem
+
+    if decision is None or isinstance(decision, BaseModel) or "problem" not in others.data:
+        return decision
+    try:
+        return validated(problem(others.data["problem"]).decision, decision)
+    except InputError as error:
+        raise ValueError("; ".join(error.faults)) from None

@@ -13,7 +13,7 @@ from typing import Any
 
 from wattsched.formulations.timer import Timer
 from wattsched.results.problems import Problem
-from wattsched.results.result import Certificate, Conflict, ConflictMember, Result
+from wattsched.results.result import Conflict, ConflictMember, Result
 from wattsched.verification.conflicts import MOST_MEMBERS
 from wattsched.verification.limits import STEP, Limit, eased
 
@@ -71,6 +71,11 @@ class _Search:
             raise _CutError
         return result
 
+    def faults(self, values: Values, result: Result) -> list[str]:
+        """Faults of a result's decision with other values of some limits."""
+        found: list[str] = self.problem.check(self.eased(values), result.decision).faults
+        return found
+
     def others(self, kept: Collection[str]) -> dict[str, None]:
         """All limits but some, as values that leave them out."""
         return {name: None for name in self.limits if name not in kept}
@@ -88,17 +93,15 @@ class _Search:
         later = self.smallest([*kept, *first], bool(first), second)
         return [*self.smallest([*kept, *later], bool(later), first), *later]
 
-    def member(
-        self, limit: Limit, others: dict[str, None], without: Result, proof: Certificate | None
-    ) -> ConflictMember:
+    def member(self, limit: Limit, others: dict[str, None], without: Result, none: Result) -> ConflictMember:
         """Return a limit that leaves no decision without some others, and its least value that leaves one.
 
         Parameters
         ----------
         without : Result
             Without the limit, too.
-        proof : Certificate, optional
-            That there is no decision with it.
+        none : Result
+            With it: that there is no decision.
         """
         known = ConflictMember(
             limit=limit.name,
@@ -110,20 +113,22 @@ class _Search:
         needed = None if limit.value is None else self.used(limit, others, without, None)
         if limit.value is None or needed is None:
             return known
-        short, decision, near = limit.value, without.decision, True
+        short, found, near = limit.value, without, True
+        proven = None if none.claimed else (short, none.certificate)
         try:
             while limit.easier(below := limit.below(needed), short) and below != needed:
                 value = below if near else limit.between(short, needed)
                 result = self.solved({**others, limit.name: value})
                 if result.solved:
-                    needed, decision = self.used(limit, others, result, value) or value, result.decision
+                    needed, found = self.used(limit, others, result, value) or value, result
                 else:
-                    short, proof = value, result.certificate
+                    short, proven = value, proven if result.claimed else (value, result.certificate)
                 near = not near
         except _CutError:
             pass
-        found = {"needed": needed, "insufficient": short, "decision": decision, "certificate": proof}
-        return known.model_copy(update=found)
+        told: dict[str, Any] = {"needed": needed, "decision": found.decision}
+        told |= {} if proven is None else {"insufficient": proven[0], "certificate": proven[1]}
+        return known.model_copy(update=told)
 
     def used(self, limit: Limit, others: Values, result: Result, value: float | None) -> float | None:
         """Hardest value of a limit that the decision of a result keeps; it keeps `value`, or any for None."""
@@ -132,8 +137,7 @@ class _Search:
             return float(result.totals[limit.total])
 
         def keeps(number: float) -> bool:
-            changed = self.eased({**others, limit.name: number})
-            return not self.problem.check(changed, result.decision).faults
+            return not self.faults({**others, limit.name: number}, result)
 
         hard, step = limit.value, limit.step or STEP * max(1.0, abs(limit.value))
         for doubling in range(_DOUBLINGS if value is None else 0):
@@ -152,20 +156,15 @@ class _Search:
 
 
 def conflict_of(
-    instance: Any,
-    problem: Problem[Any, Any, Any],
-    proof: Certificate | None,
-    solve: Callable[..., Result],
-    timer: Timer,
+    none: Result, instance: Any, problem: Problem[Any, Any, Any], solve: Callable[..., Result], timer: Timer
 ) -> Conflict | None:
-    """Limits that leave an instance without a decision; None where none were found in time.
+    """Limits that leave an instance without a decision; None where none were found and proven in time.
 
     Parameters
     ----------
+    none : Result
+        Of the instance: that it has no decision.
     instance : model of an instance
-        Without a decision.
-    proof : Certificate, optional
-        Of that.
     solve : callable
         Takes an instance and a time limit.
     timer : Timer
@@ -177,40 +176,33 @@ def conflict_of(
         if not limits or not search.solved(search.others(())).solved:
             return None  # it is not by limits that there is none
         names = search.smallest([], False, list(limits))
+        search.timer = timer
+        return _explained(search, names, none) if len(names) <= MOST_MEMBERS else None
     except _CutError:
         return None
-    if len(names) > MOST_MEMBERS:
-        return None
-    search.timer = timer
-    return _explained(search, names, proof)
 
 
-def _explained(search: _Search, names: list[str], proof: Certificate | None) -> Conflict | None:
+def _explained(search: _Search, names: list[str], none: Result) -> Conflict | None:
     """The set of some limits with what shows that each is needed, as far as there is time."""
-    members: list[ConflictMember] = []
-    certificate: Certificate | None = None
-    minimal = True
+    others, members, minimal = search.others(names), list[ConflictMember](), True
+    alone = search.solved(others)
+    if alone.solved or alone.claimed:
+        return None
     try:
-        result = search.solved(search.others(names))
-        if result.solved:
-            return None
-        certificate = result.certificate
         for name in names:
             limit = search.limits[name]
             whole = search.solved({name: None})
-            if whole.solved:
-                members.append(search.member(limit, {}, whole, proof))
+            # A job that may wait and has no option counts for nothing, and may have one without other limits.
+            if whole.solved and not search.faults({**others, name: None}, whole):
+                members.append(search.member(limit, {}, whole, none))
                 continue
-            others = search.others(names)
             without = search.solved({**others, name: None})
             if not without.solved:  # the set leaves no decision without it, too
-                return _explained(search, [other for other in names if other != name], proof)
-            members.append(search.member(limit, others, without, certificate))
+                return _explained(search, [other for other in names if other != name], none)
+            members.append(search.member(limit, others, without, alone))
     except _CutError:
         minimal = False
-    rest = names[len(members) :]
-    members += [
-        ConflictMember(limit=name, value=search.limits[name].value, unit=search.limits[name].unit)
-        for name in rest
-    ]
-    return Conflict(members=members, minimal=minimal, certificate=certificate)
+    for name in names[len(members) :]:
+        limit = search.limits[name]
+        members.append(ConflictMember(limit=name, value=limit.value, unit=limit.unit))
+    return Conflict(members=members, minimal=minimal, certificate=alone.certificate)

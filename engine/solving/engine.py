@@ -179,7 +179,7 @@ def explained(call: Call, result: Result, seconds: float | None) -> Result:
     if seconds is None and large:
         return result
     again = partial(solve, gap=_ANY_GAP, seed=call.limits.seed, conflict=0.0, stop=call.stop)
-    found = conflicts.conflict_of(call.instance, call.problem, result.certificate, again, timer)
+    found = conflicts.conflict_of(result, call.instance, call.problem, again, timer)
     spent_s = time.monotonic() - began_s
     update: dict[str, Any] = {"conflict": found}
     update["time_s"] = result.time_s | {"conflict": spent_s, "total": result.time_s["total"] + spent_s}

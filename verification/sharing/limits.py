@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.verification.limits import Limit, budgets, demands, replaced
+from wattsched.instances.sizing.changes import replaced
+from wattsched.verification.limits import Limit, budgets, demands
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g"}
 DEMANDS = {"can_wait": True, "deadline_s": None, "exclusive": False}

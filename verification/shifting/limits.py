@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from wattsched.instances.shifting.instance import BySlot, ShiftingInstance, by_slot
-from wattsched.verification.limits import REMOVED, Limit, budgets, demands
+from wattsched.instances.sizing.changes import REMOVED
+from wattsched.verification.limits import Limit, budgets, demands
 from wattsched.verification.shifting.checker import standing_of
 
 UNITS = {"carbon_g": "g", "energy_j": "J", "money": "", "average_completion_s": "s"}

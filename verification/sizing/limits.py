@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.instances.sizing.changes import with_nodes
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.tenants import Tenant
@@ -79,20 +80,11 @@ def _with_gpus(instance: Instance, gpus: float, pool: str) -> Instance:
         more = round((gpus - known.available) / known.gpus_per_node)
     places = places_of(instance.cluster)
     model = instance.cluster.nodes[int(np.argmax(places.pool == places.pools.index(pool)))]
-    names = [name for i in range(len(places.node) + more) if (name := f"{pool} {i}") not in places.node][:more]
     base_w = model.base_power_w if model.sleeps else 0.0
-    alone: dict[str, Any] = {"parent": None, "base_power_w": base_w, "reserved_w": 0.0, "unavailable": []}
-    added = [model.model_copy(update={"name": name, **alone}) for name in names]
-    domains = [
-        one.model_copy(update={"members": [*one.members, *names]}) if one.name in known.domains else one
-        for one in instance.cluster.power_domains
-    ]
-    cluster = instance.cluster.model_copy(
-        update={"nodes": [*instance.cluster.nodes, *added], "power_domains": domains}
-    )
+    grown = with_nodes(instance, model, more, known.domains, base_w)
     of_one_w = instance.cluster.gpu_types[known.gpu_type].idle_power_w
     idle_w = 0.0 if model.sleeps else of_one_w * known.gpus_per_node * more
-    return _with_standing(instance.model_copy(update={"cluster": cluster}), idle_w, known.domains)
+    return _with_standing(grown, idle_w, known.domains)
 
 
 def _sizes(instance: Instance, pool: Pool) -> Iterator[int]:
