@@ -246,8 +246,8 @@ def _differences(one: Instance, other: Instance, before: Result, after: Result) 
         JobDifference(
             job=name,
             change="is taken out" if name not in there else _change(a, b),
-            before=_words(a),
-            after="" if name not in there else _words(b),
+            before=_words(a, b),
+            after="" if name not in there else _words(b, a),
             done_before_s=done_s[0].get(name),
             done_after_s=done_s[1].get(name),
         )
@@ -267,11 +267,13 @@ def _doing(job: Assignment | None) -> Any:
     return None if job is None else job.model_dump(exclude={"job"})
 
 
-def _words(job: Assignment | None) -> str:
+def _words(job: Assignment | None, other: Assignment | None) -> str:
+    """Say what a job does, of its batch size only where it is another one."""
     if job is None:
         return "waits"
     details = [f"{job.gpus} {job.pool}", setting(job.frequency_mhz, job.power_limit_w)]
-    details += [f"batch {job.batch_size}"] if job.batch_size else []
+    if job.batch_size is not None and (other is None or other.batch_size != job.batch_size):
+        details.append(f"batch {job.batch_size}")
     return ", ".join([*filter(None, details), *([f"in {job.set}"] if job.set else [])])
 
 

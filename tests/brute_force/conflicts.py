@@ -43,9 +43,7 @@ def limits(document: dict[str, Any]) -> set[str]:
     found = {f"budgets.{k}" for k, v in document["budgets"].items() if k != "scope" and v is not None}
     demands = DEMANDING_NOTHING
     for job in document["jobs"]:
-        stated = {name for name in demands if job.get(name, demands[name]) != demands[name]}
-        if document["problem"] == "sizing" and not stated & {"can_wait", "preemptible"}:
-            continue
+        stated = [name for name in demands if job.get(name, demands[name]) != demands[name]]
         found |= {f"jobs.{job['name']}.{name}" for name in stated}
     match document["problem"]:
         case "shifting":

@@ -18,15 +18,16 @@ from wattsched.verification.limits import Limit, budgets, demands
 from wattsched.verification.sizing.pools import Pool, block_of, places_of, pools_of
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g"}
+DEMANDS = {"can_wait": True, "preemptible": True, "deadline_s": None}
 BEYOND = 1e9
 """Watts of a cap that limits nothing."""
 MOST_GPUS = 1_000_000
 
 
 def limits_of(instance: Instance) -> Iterator[Limit]:
-    """Yield budgets, power caps, quotas, capacities and what jobs demand that must run.
+    """Yield budgets, power caps, quotas, capacities, and what jobs demand.
 
-    Jobs that may wait, their options, and what stands idle are no limits.
+    That jobs exist, their options, and what stands idle are no limits. A deadline may demand that a job runs.
     """
     yield from budgets(instance, UNITS)
     if (least := instance.budgets.least_goodput) is not None:
@@ -38,9 +39,7 @@ def limits_of(instance: Instance) -> Iterator[Limit]:
     for name, pool in pools_of(instance.cluster).items():
         grown = partial(_with_gpus, pool=name)
         yield Limit(("gpus", name), pool.available, "GPUs", grown=grown, step=pool.gpus_per_node)
-    for job in instance.jobs:
-        if not (job.can_wait and job.preemptible):
-            yield from demands([job], {"can_wait": True, "preemptible": True, "deadline_s": None})
+    yield from demands(instance.jobs, DEMANDS)
 
 
 def _quotas(instance: Instance) -> Iterator[Limit]:
@@ -91,7 +90,7 @@ def _sizes(instance: Instance, pool: Pool) -> Iterator[int]:
     """Yield the most GPUs that each job which demands something, or adds to a goodput, may use of a pool."""
     everybody = instance.budgets.least_goodput is not None
     for job in instance.jobs:
-        if everybody or not (job.can_wait and job.preemptible):
+        if everybody or any(demands([job], DEMANDS)):
             yield _most_gpus(instance, job, pool)
 
 
