@@ -71,9 +71,9 @@ class _Search:
             raise _CutError
         return result
 
-    def faults(self, values: Values, result: Result) -> list[str]:
-        """Faults of a result's decision with other values of some limits."""
-        found: list[str] = self.problem.check(self.eased(values), result.decision).faults
+    def faults(self, values: Values, decision: Any) -> list[str]:
+        """Faults of a decision with other values of some limits."""
+        found: list[str] = self.problem.check(self.eased(values), decision).faults
         return found
 
     def others(self, kept: Collection[str]) -> dict[str, None]:
@@ -137,7 +137,7 @@ class _Search:
             return float(result.totals[limit.total])
 
         def keeps(number: float) -> bool:
-            return not self.faults({**others, limit.name: number}, result)
+            return not self.faults({**others, limit.name: number}, result.decision)
 
         hard, step = limit.value, limit.step or STEP * max(1.0, abs(limit.value))
         for doubling in range(_DOUBLINGS if value is None else 0):
@@ -190,16 +190,15 @@ def _explained(search: _Search, names: list[str], none: Result) -> Conflict | No
         return None
     try:
         for name in names:
-            limit = search.limits[name]
-            whole = search.solved({name: None})
-            # A job that may wait and has no option counts for nothing, and may have one without other limits.
-            if whole.solved and not search.faults({**others, name: None}, whole):
-                members.append(search.member(limit, {}, whole, none))
-                continue
-            without = search.solved({**others, name: None})
-            if not without.solved:  # the set leaves no decision without it, too
-                return _explained(search, [other for other in names if other != name], none)
-            members.append(search.member(limit, others, without, alone))
+            limit, whole = search.limits[name], search.solved({name: None})
+            member = search.member(limit, {}, whole, none) if whole.solved else None
+            # A job that may wait and has no option counts for nothing; without other limits it may have one.
+            if member is None or search.faults({**others, name: member.needed}, member.decision):
+                without = search.solved({**others, name: None})
+                if not without.solved:  # the set leaves no decision without it, too
+                    return _explained(search, [other for other in names if other != name], none)
+                member = search.member(limit, others, without, alone)
+            members.append(member)
     except _CutError:
         minimal = False
     for name in names[len(members) :]:

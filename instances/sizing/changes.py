@@ -87,8 +87,8 @@ def changed_value(
         part = told.endswith("%")
         read = number_in if part or quantity is None else Numbers("", quantity)
         amount = read(told.removesuffix("%").strip()) * (0.01 if part else 1.0)
-        if not np.isfinite(amount):
-            raise ValueError("it is not finite")
+        if not np.isfinite(amount) or (sign in ("+", "-") and told[0] in "+-"):
+            raise ValueError("it is not finite" if amount > 0 else "it has two signs")
     except ValueError as error:
         raise InputError(
             [f"{field}: {shown(text)} is no change such as +10, -5%, =100 or none: {error}"]

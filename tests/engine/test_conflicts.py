@@ -33,7 +33,7 @@ def infeasible(number: int) -> tuple[Any, Result]:
         instance = MAKERS[PROBLEMS[number % 3]](rng)
         if instance is None:
             continue
-        result = wattsched.solve(instance)
+        result = wattsched.solve(instance, conflict=60.0)
         if result.termination.reason == "infeasible":
             return instance, result
 
