@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import click
@@ -24,33 +24,19 @@ from wattsched.cli.parameters import Limits, limit_options
 from wattsched.cli.solve import EXIT_CODES
 from wattsched.environment.extras import late
 
-_CHANGES = {
-    "power_w": "the power cap of the site",
-    "energy_j": "the energy budget",
-    "carbon_g": "the carbon budget",
-    "least_goodput": "the least goodput",
-    "carbon_g_per_kwh": "the carbon intensity",
-    "price_per_kwh": "the price of energy",
-}
-
-
-def _change_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for name, what in reversed(_CHANGES.items()):
-        option = click.option(f"--{name.replace('_', '-')}", metavar="CHANGE", help=f"Change {what}.")
-        command = option(command)
-    return command
-
 
 @click.command("what-if", cls=Command)
 @click.argument("file", metavar="ROUND")
-@_change_options
+@click.option("--power-w", metavar="CHANGE", help="Change the power cap of the site.")
+@click.option("--energy-j", metavar="CHANGE", help="Change the energy budget.")
+@click.option("--carbon-g", metavar="CHANGE", help="Change the carbon budget.")
+@click.option("--least-goodput", metavar="CHANGE", help="Change the least goodput.")
+@click.option("--carbon-g-per-kwh", metavar="CHANGE", help="Change the carbon intensity.")
+@click.option("--price-per-kwh", metavar="CHANGE", help="Change the price of energy.")
 @click.option("--gpus", multiple=True, metavar="POOL=CHANGE", help="Change the GPUs of a pool.")
-@click.option("--cap", "caps", multiple=True, metavar="DOMAIN=CHANGE", help="Change a power domain's cap.")
 @click.option("--remove", multiple=True, metavar="JOB", help="Take a job out.")
 @click.option(
-    "--sweep",
-    metavar="NAME=FROM:TO:STEP",
-    help="Decide the round for many values instead: power_w=60:100:2kW; gpus.POOL and caps.DOMAIN, too.",
+    "--sweep", metavar="NAME=FROM:TO:STEP", help="Decide for many values of a number: power_w=60:100:2kW."
 )
 @name_option("solver", "Who solves it.", default="auto")
 @limit_options
@@ -60,7 +46,6 @@ def _change_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def command(
     file: str,
     gpus: tuple[str, ...],
-    caps: tuple[str, ...],
     remove: tuple[str, ...],
     sweep: str | None,
     solver: str,
@@ -76,30 +61,21 @@ def command(
     of a sweep 0.
     """
     from wattsched.instances.errors import sourced
-    from wattsched.solving.what_if import Sweep, WhatIf, what_if
 
-    instance = read_instance(file)
-    if instance.problem != "sizing":
-        raise BadInput(
-            f"{shown(file)}: is of problem '{instance.problem}', only rounds of sizing are changed"
-        )
-    options = {"solver": solver, "gap": limits.gap, "threads": limits.threads, "seed": limits.seed}
+    if (instance := read_instance(file)).problem != "sizing":
+        raise BadInput(f"{shown(file)}: problem: must be 'sizing', got '{instance.problem}'")
     changes = {name: text for name, text in numbers.items() if text is not None}
-    given = bool(changes or gpus or caps or remove)
-    if given == (sweep is not None):
+    if bool(changes or gpus or remove) == (sweep is not None):
         raise BadInput("give changes such as --power-w +2kW, or --sweep")
     if plot is not None and sweep is None:
         raise BadInput("--plot: draws a --sweep")
-    answer: WhatIf | Sweep
+    options = {"solver": solver, **vars(limits)}
     with sourced(shown(file)), refusing(), progress(f"deciding {instance.name}"), stray_output_to_stderr():
-        if sweep is not None:
-            field, values = _values(sweep)
-            answer = late("solving.what_if:sweep")(
-                instance, field, values, time_limit=limits.time_limit, **options
-            )
+        if sweep is None:
+            pools = dict(_pair("--gpus", text, "POOL=CHANGE, such as A100=-8") for text in gpus)
+            answer = late("solving.what_if:what_if")(instance, changes, gpus=pools, remove=remove, **options)
         else:
-            pairs = {"gpus": _pairs("--gpus", gpus), "caps": _pairs("--cap", caps), "remove": remove}
-            answer = what_if(instance, **changes, **pairs, time_limit=limits.time_limit, **options)  # type: ignore[arg-type]
+            answer = late("solving.what_if:sweep")(instance, *_values(sweep), **options)
     if plot is not None:
         save_plot(late("plot:frontier")(answer), plot)
     if output is not None:
@@ -107,41 +83,34 @@ def command(
     if as_json:
         write(None, answer_text(answer))
     elif output is None:
-        out = late("report.terminal:console")()
-        late(f"report.what_if:print_{'sweep' if isinstance(answer, Sweep) else 'what_if'}")(out, answer)
-    return EXIT_CODES[answer.after.termination.reason] if isinstance(answer, WhatIf) else 0
+        printed = "print_what_if" if sweep is None else "print_sweep"
+        late(f"report.what_if:{printed}")(late("report.terminal:console")(), answer)
+    return 0 if sweep is not None else EXIT_CODES[answer.after.termination.reason]
 
 
-def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """Return names and their changes."""
-    found = dict[str, str]()
-    for text in texts:
-        name, equals, change = text.partition("=")
-        if not (name and equals and change):
-            raise BadInput(f"{option}: '{text:.80}' is not NAME=CHANGE, such as A100=-8")
-        found[name] = change
-    return found
+def _pair(option: str, text: str, form: str) -> tuple[str, str]:
+    """Return a name and what stands after its equals sign."""
+    name, _, rest = text.partition("=")
+    if not (name and rest):
+        raise BadInput(f"{option}: '{text:.80}' is not {form}")
+    return name, rest
 
 
 def _values(text: str) -> tuple[str, list[float]]:
     """Return the field of a sweep and its values, whose unit may stand after the last number."""
-    from wattsched.instances.sizing.changes import FIELDS, changed_value
-    from wattsched.solving.what_if import MOST_POINTS, values_between
+    from wattsched.instances.errors import require_known
+    from wattsched.instances.sizing.changes import FIELDS, changed_number
+    from wattsched.solving.what_if import MOST_POINTS
 
-    field, _, told = text.partition("=")
-    ends = told.split(":")
-    if not field or len(ends) != 3:
-        raise BadInput(f"--sweep: '{text:.80}' is not NAME=FROM:TO:STEP, such as power_w=60:100:2kW")
+    form = "NAME=FROM:TO:STEP, such as power_w=60:100:2kW"
+    field, told = _pair("--sweep", text, form)
+    require_known("--sweep", field, FIELDS)
+    if len(ends := told.split(":")) != 3:
+        raise BadInput(f"--sweep: '{text:.80}' is not {form}")
     unit = ends[2].lstrip("0123456789.+-eE ")
-    quantity: Any = "power" if field.startswith("caps.") else FIELDS.get(field, (None, None))[1]
-    with refusing():
-        numbers = [
-            changed_value(f"--sweep {field}", None, f"={end}{unit if end != ends[2] else ''}", quantity)
-            for end in ends
-        ]
-    first, last, step = (0.0 if one is None else one for one in numbers)
-    if not (step > 0 and first <= last):
-        raise BadInput(f"--sweep: '{text:.80}' must go up by steps above 0")
-    if (last - first) / step >= MOST_POINTS:
-        raise BadInput(f"--sweep: '{text:.80}' has more than {MOST_POINTS} values")
-    return field, list(values_between(first, last, step))
+    ends = [end if end.endswith(unit) else end + unit for end in ends]
+    numbers: list[Any] = [changed_number("--sweep", None, f"={end}", FIELDS[field]) for end in ends]
+    first, last, step = numbers
+    if None in numbers or not step > 0 or not 0 <= (last - first) / step < MOST_POINTS:
+        raise BadInput(f"--sweep: '{text:.80}' must go up by steps above 0, to {MOST_POINTS} values at most")
+    return field, [first + i * step for i in range(math.floor((last - first) / step + 1e-9) + 1)]

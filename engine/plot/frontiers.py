@@ -27,6 +27,7 @@ Points = tuple[FloatArray, FloatArray]
 AMOUNTS = {"carbon": ("CO2, kg", 1e3), "energy": ("energy, kWh", J_PER_KWH), "money": ("money", 1.0)}
 """Label of a criterion, and how much of it is one of its unit."""
 MARKERS = ("o", "s", "^", "D", "v")
+_BEST = "no decision is better"
 
 
 def frontier(
@@ -154,15 +155,13 @@ def _draw_cuts(axes: Axes, found: Offer) -> str:
 
 def _draw_sweep(axes: Axes, found: Sweep) -> str:
     """Draw the objective and its bound by value; return the objective's name."""
-    decided = [point for point in found.points if point.result.objective is not None]
+    decided = [pair for pair in zip(found.values, found.results, strict=True) if pair[1].solved]
     require_range(bool(decided), "found", "with decisions", "none")
-    look, [first, *_] = Look.of(0), decided
-    values = [point.value for point in decided]
-    objectives = [point.result.objective or 0.0 for point in decided]
-    axes.plot(values, objectives, marker=MARKERS[0], **look._asdict())
-    bounds = [math.nan if one.result.bound is None else one.result.bound for one in decided]
-    axes.plot(values, bounds, color=LIMIT, linestyle=":", label="no decision is better")
-    return first.result.objective_name
+    values = [value for value, _ in decided]
+    costs, bounds = ([getattr(one, name) for _, one in decided] for name in ("objective", "bound"))
+    axes.plot(values, costs, marker=MARKERS[0], **Look.of(0)._asdict())
+    axes.plot(values, [math.nan if b is None else b for b in bounds], color=LIMIT, ls=":", label=_BEST)
+    return decided[0][1].objective_name
 
 
 def _draw_points(axes: Axes, number: int, name: str, points: FloatArray, line: Pattern) -> None:

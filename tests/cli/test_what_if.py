@@ -7,8 +7,8 @@ from tests.engine.test_what_if import small
 
 def test_both_decisions_are_shown_side_by_side(run, write, tmp_path):
     file = write(small().model_dump(mode="json"))
-    shown = run("what-if", file, "--power-w", "-40%", "--cap", "rack=+1kW", "--remove", "runs", code=0).stdout
-    assert "what if power_w -40%, caps.rack +1kW, remove runs" in shown
+    shown = run("what-if", file, "--power-w", "-40%", "--remove", "runs", code=0).stdout
+    assert "what if power_w -40%, remove runs" in shown
     assert "is taken out" in shown
     assert max(map(len, shown.splitlines())) <= 110
     document = json.loads(run("what-if", file, "--gpus", "A=-4", "--json", code=0).stdout)
@@ -27,7 +27,7 @@ def test_a_sweep_is_a_table_and_a_plot(run, write, tmp_path):
 
 def test_an_infeasible_change_says_why(run, write):
     file = write(small().model_dump(mode="json"))
-    shown = run("what-if", file, "--cap", "rack=270", code=3).stdout
+    shown = run("what-if", file, "--power-w", "270", code=3).stdout
     assert "Contradiction" in shown
     assert "job 'stays' keeps its GPUs" in shown
 
@@ -36,11 +36,11 @@ def test_bad_changes_are_one_line(run, write):
     file = write(small().model_dump(mode="json"))
     for arguments, told in (
         (["--power-w", "two"], "power_w: 'two' is no change"),
-        (["--gpus", "A"], "--gpus: 'A' is not NAME=CHANGE"),
+        (["--gpus", "A"], "--gpus: 'A' is not POOL=CHANGE"),
         (["--sweep", "power_w=1:2"], "--sweep: 'power_w=1:2' is not NAME=FROM:TO:STEP"),
         (["--sweep", "power_w=2:1:1"], "must go up by steps above 0"),
-        (["--sweep", "power_w=1:900:1"], "has more than 200 values"),
-        (["--sweep", "watts=1:2:1"], "'watts' is no number of a round"),
+        (["--sweep", "power_w=1:900:1"], "to 200 values at most"),
+        (["--sweep", "watts=1:2:1"], "--sweep: 'watts' is not known"),
         ([], "give changes such as --power-w +2kW, or --sweep"),
         (["--power-w", "1kW", "--plot", "p.png"], "--plot: draws a --sweep"),
     ):
