@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wattsched.verification.report import Proof, is_finite, number
 from wattsched.verification.tree import ProveLeaf, prove_tree
-
-if TYPE_CHECKING:
-    from wattsched.verification.verdict import Rules
 
 
 def self_evident(prove: ProveLeaf) -> Proof | None:
@@ -17,14 +14,11 @@ def self_evident(prove: ProveLeaf) -> Proof | None:
     return proof if proof.excess > 0 else None
 
 
-def proofs_of(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
-    """Return the proofs of a certificate, by the field that claims each, the best last; empty without one."""
-    if certificate is None:
-        return {}
+def proofs_of(prove: ProveLeaf, sense: str, certificate: Any) -> dict[str, Proof]:
+    """Return the proofs of a certificate, by the field that claims each, the best last."""
     prices = certificate.get("prices") if isinstance(certificate, dict) else None
     if not isinstance(prices, dict) or number(certificate, "bound") is None:
         return {"bound": Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])}
-    prove = rules.prover(instance)
     by_prices = _require_finite(prove(prices, ()))
     if not (tree := certificate.get("tree")):
         fault = "certificate: 'price_bound' is what prices prove beside a tree, and there is none"
@@ -32,7 +26,7 @@ def proofs_of(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[s
     if not isinstance(tree, list) or number(certificate, "price_bound") is None:
         form = "a tree is a list of nodes, beside 'price_bound', a number"
         return {"bound": Proof([f"certificate: {form}"])}
-    by_tree = _require_finite(prove_tree(prove, tree, rules.objectives[instance.objective]))
+    by_tree = _require_finite(prove_tree(prove, tree, sense))
     return {"price_bound": by_prices, "bound": by_tree}
 
 

@@ -7,16 +7,13 @@ easier as is said, a decision shows that there is one; with a little less, anoth
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.verification.certificates import proofs_of, self_evident
 from wattsched.verification.claims import reason_of
 from wattsched.verification.limits import Limit, eased
 from wattsched.verification.report import number
-
-if TYPE_CHECKING:
-    from wattsched.verification.verdict import Rules
 
 MOST_MEMBERS = 200
 """Sets of more members are not looked at."""
@@ -28,7 +25,8 @@ class Conflict:
     All that it says is to be proven, nothing is taken on trust.
     """
 
-    def __init__(self, rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]):
+    def __init__(self, rules: Any, instance: Any, result: Mapping[str, Any]):
+        # Those of the problem, as `verdict.Rules` has them.
         self.rules, self.instance, self.document = rules, instance, result.get("conflict")
         self.infeasible = reason_of(result) == "infeasible"
 
@@ -109,11 +107,12 @@ class Conflict:
     ) -> Iterator[str]:
         """Yield a fault where a certificate does not prove that some values of limits leave no decision."""
         instance = self._eased(values)
+        prove, sense = self.rules.prover(instance), self.rules.objectives[instance.objective]
         if certificate is None:
-            if self_evident(self.rules.prover(instance)) is None:
+            if self_evident(prove) is None:
                 yield f"{what}: there is no certificate"
             return
-        proof = proofs_of(self.rules, instance, certificate)["bound"]
+        proof = proofs_of(prove, sense, certificate)["bound"]
         if proof.faults:
             yield f"{what}: {proof.faults[0]}"
         elif proof.excess <= 0:

@@ -142,7 +142,8 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
     report, decision_faults = _check_decision(rules, instance, result.get("decision"))
-    proofs, without_prices = proofs_of(rules, instance, result.get("certificate")), None
+    certificate, without_prices = result.get("certificate"), None
+    proofs = {} if certificate is None else proofs_of(rules.prover(instance), sense, certificate)
     if not proofs and reason_of(result) == "infeasible":
         without_prices = self_evident(rules.prover(instance))
     claims = Claims(result, sense, report, proofs, without_prices is not None)

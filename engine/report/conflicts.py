@@ -11,8 +11,6 @@ from wattsched.report.wording import BUDGET_ROWS, count, duration, number, quant
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.results.result import Conflict, ConflictMember
-
 MOST_MEMBERS = 20
 DEMANDS = {
     "can_wait": "job '{}' may not wait",
@@ -55,7 +53,7 @@ def amount(value: float, unit: str) -> str:
     return f"{number(value)} {unit.removesuffix('s') if value == 1 else unit}".rstrip()
 
 
-def change(member: ConflictMember) -> str:
+def change(member: Any) -> str:
     """Say which value would do, and by how much it differs; empty for a demand that is made or not."""
     if member.needed is None or member.value is None:
         return ""
@@ -64,7 +62,7 @@ def change(member: ConflictMember) -> str:
     return f"needs {amount(member.needed, member.unit)}, {by}"
 
 
-def print_conflict(out: Console, conflict: Conflict) -> None:
+def print_conflict(out: Console, conflict: Any) -> None:
     """Print the limits, and what each of them would need to be."""
     members = conflict.members
     told = "without any one of them the others can be kept" if conflict.minimal else "perhaps not all of them"

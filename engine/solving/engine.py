@@ -185,7 +185,7 @@ def explained(call: Call, result: Result, seconds: float | None) -> Result:
     update["time_s"] = result.time_s | {"conflict": spent_s, "total": result.time_s["total"] + spent_s}
     if result.claimed and found is not None and found.certificate is not None:
         # The contradicting limits alone may be simpler to refute than all.
-        proofs = proofs_of(call.problem, call.instance, found.certificate.model_dump())
+        proofs = proofs_of(call.prover, result.sense, found.certificate.model_dump())
         if not proofs["bound"].faults and proofs["bound"].excess > 0:
             proven = {n: float(np.clip(one.bound or 0.0, -LARGEST, LARGEST)) for n, one in proofs.items()}
             update |= {"certificate": found.certificate.model_copy(update=proven), "claimed": False}
