@@ -15,7 +15,7 @@ from wattsched.verification.claims import reason_of
 from wattsched.verification.limits import Limit, eased
 from wattsched.verification.report import number
 
-MOST_MEMBERS = 200
+MOST_MEMBERS = 10_000
 """Sets of more members are not looked at."""
 
 

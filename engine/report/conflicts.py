@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_MEMBERS = 20
+COUNTED = ("GPUs", "units")
+_CLOSE = 1e-3
 DEMANDS = {
     "can_wait": "job '{}' may not wait",
     "preemptible": "job '{}' keeps its GPUs",
@@ -57,9 +59,12 @@ def change(member: Any) -> str:
     """Say which value would do, and by how much it differs; empty for a demand that is made or not."""
     if member.needed is None or member.value is None:
         return ""
-    more = member.needed - member.value
+    needed, more = amount(member.needed, member.unit), member.needed - member.value
     by = f"{amount(abs(more), member.unit)} {'more' if more > 0 else 'less'}"
-    return f"needs {amount(member.needed, member.unit)}, {by}"
+    short = member.value if member.insufficient is None else member.insufficient
+    if member.unit in COUNTED or abs(member.needed - short) <= _CLOSE * abs(member.needed):
+        return f"needs {needed}, {by}"
+    return f"{needed} is enough, {by}"
 
 
 def print_conflict(out: Console, conflict: Any) -> None:

@@ -36,6 +36,8 @@ _ROOT = 3
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
+# Factors of prices that may not be enough.
+_SCALES = (1.0, 1e3, 1e6)
 # So often is more asked for where that is not enough.
 _RAISES = 4
 # A bound that exceeds any cost is stated as this, which the format can hold.
@@ -302,8 +304,12 @@ def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
         prices, _ = dual_prices(model.program, call.timer.remaining_s())
         if not prices.any():  # without jobs, what stands idle can exceed a limit, or nothing be demanded
             prices = (model.program.row_lower > 0.0).astype(float) - (model.program.row_upper < 0.0)
-        nodes = [Node(prices=model.named_prices(prices))]
-        return verified(call, nodes), nodes
+        for scale in _SCALES:
+            # What no decision can have is dearer than any, where it is dear enough.
+            nodes = [Node(prices=model.named_prices(scale * prices))]
+            if (proof := verified(call, nodes)).excess > 0:
+                break
+        return proof, nodes
 
 
 def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:

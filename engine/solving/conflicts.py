@@ -14,7 +14,6 @@ from typing import Any
 from wattsched.formulations.timer import Timer
 from wattsched.results.problems import Problem
 from wattsched.results.result import Conflict, ConflictMember, Result
-from wattsched.verification.conflicts import MOST_MEMBERS
 from wattsched.verification.limits import STEP, Limit, eased
 
 Values = Mapping[str, float | None]
@@ -87,7 +86,7 @@ class _Search:
         """
         if added and not self.solved(self.others(kept)).solved:
             return []
-        if len(open) == 1:
+        if len(open) <= 1:
             return open
         first, second = open[: len(open) // 2], open[len(open) // 2 :]
         later = self.smallest([*kept, *first], bool(first), second)
@@ -113,7 +112,7 @@ class _Search:
         needed = None if limit.value is None else self.used(limit, others, without, None)
         if limit.value is None or needed is None:
             return known
-        short, found, near = limit.value, without, True
+        short, found, near = limit.value, without, False
         proven = None if none.claimed else (short, none.certificate)
         try:
             while limit.easier(below := limit.below(needed), short) and below != needed:
@@ -172,19 +171,26 @@ def conflict_of(
     """
     limits = {limit.name: limit for limit in problem.limits(instance)}
     search = _Search(instance, problem, limits, solve, timer.share(_FINDING))
+    # What many jobs demand comes last: without time for it, the limits that it contradicts are known.
+    demands = [name for name, limit in limits.items() if limit.path[0] == "jobs"]
+    others = [name for name, limit in limits.items() if limit.path[0] != "jobs"]
     try:
         if not limits or not search.solved(search.others(())).solved:
             return None  # it is not by limits that there is none
-        names = search.smallest([], False, list(limits))
+        known = search.smallest(demands, True, others)
+        try:
+            found, minimal = search.smallest(known, True, demands), True
+        except _CutError:
+            found, minimal = demands, False
         search.timer = timer
-        return _explained(search, names, none) if len(names) <= MOST_MEMBERS else None
+        return _explained(search, [*known, *found], none, minimal)
     except _CutError:
         return None
 
 
-def _explained(search: _Search, names: list[str], none: Result) -> Conflict | None:
+def _explained(search: _Search, names: list[str], none: Result, minimal: bool) -> Conflict | None:
     """The set of some limits with what shows that each is needed, as far as there is time."""
-    others, members, minimal = search.others(names), list[ConflictMember](), True
+    others, members = search.others(names), list[ConflictMember]()
     alone = search.solved(others)
     if alone.solved or alone.claimed:
         return None
@@ -196,7 +202,7 @@ def _explained(search: _Search, names: list[str], none: Result) -> Conflict | No
             if member is None or search.faults({**others, name: member.needed}, member.decision):
                 without = search.solved({**others, name: None})
                 if not without.solved:  # the set leaves no decision without it, too
-                    return _explained(search, [other for other in names if other != name], none)
+                    return _explained(search, [other for other in names if other != name], none, minimal)
                 member = search.member(limit, others, without, alone)
             members.append(member)
     except _CutError:

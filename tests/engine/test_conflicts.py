@@ -107,7 +107,7 @@ def _another_value(conflict: dict[str, Any], choice: Random) -> bool:
     member = _numbered(conflict, choice)
     if member is None:
         return False
-    member["value"] *= 0.9
+    member["value"] += 1
     return True
 
 
