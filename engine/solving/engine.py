@@ -54,6 +54,7 @@ _NUMBER, _WHOLE = (float, int, Real), (int, Integral)
 _SHARDS = 2
 # Share of the time that is left for why there is no decision, and a gap at which any decision will do.
 _EXPLAINING, _ANY_GAP = 0.8, 0.9
+_UNTOLD = "no time was left to find limits that contradict each other"
 # What a call that is to stop may take to end by itself.
 _STOPPING_S = 0.25
 # A small round is done in a part of that but for its solver, which looks at the time, or is watched.
@@ -180,8 +181,10 @@ def explained(call: Call, result: Result, seconds: float | None) -> Result:
         return result
     again = partial(solve, gap=_ANY_GAP, seed=call.limits.seed, conflict=0.0, stop=call.stop)
     found = conflicts.conflict_of(result, call.instance, call.problem, again, timer)
-    spent_s = time.monotonic() - began_s
-    update: dict[str, Any] = {"conflict": found}
+    spent_s, ended = time.monotonic() - began_s, result.termination
+    if found is None and timer.over():
+        ended = ended.model_copy(update={"detail": f"{ended.detail}; {_UNTOLD}"})
+    update: dict[str, Any] = {"conflict": found, "termination": ended}
     update["time_s"] = result.time_s | {"conflict": spent_s, "total": result.time_s["total"] + spent_s}
     if result.claimed and found is not None and found.certificate is not None:
         # The contradicting limits alone may be simpler to refute than all.

@@ -18,7 +18,7 @@ from tests.brute_force import conflicts as brute
 from tests.strategies.effort import examples
 from tests.strategies.infeasible import MAKERS
 from wattsched.results.documents import verdict_on
-from wattsched.results.result import Conflict, Result
+from wattsched.results.result import Result
 
 CASES = int(os.environ.get("CONFLICT_CASES", examples(24)))
 SEED = int(os.environ.get("CONFLICT_SEED", "0"))
@@ -190,8 +190,10 @@ def test_a_set_that_nothing_needs_is_refused() -> None:
 
 
 def test_no_time_is_told() -> None:
-    instance, _ = infeasible(0)
+    instance, result = infeasible(0)
     assert wattsched.solve(instance, conflict=0).conflict is None
     found = wattsched.solve(instance, conflict=1e-6)
-    assert found.conflict is None or isinstance(found.conflict, Conflict)
-    assert found.termination.reason == "infeasible"
+    assert found.conflict is None
+    told = f"{result.termination.detail}; no time was left to find limits that contradict each other"
+    assert (found.termination.reason, found.termination.detail) == ("infeasible", told)
+    assert wattsched.check(instance, found).infeasible
