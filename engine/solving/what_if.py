@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wattsched.formulations.timer import Timer
-from wattsched.instances.errors import require, require_range
-from wattsched.instances.sizing.changes import changed
+from wattsched.instances.errors import require, require_known, require_range
+from wattsched.instances.sizing.changes import FIELDS, changed
 from wattsched.instances.sizing.decision import Assignment
 from wattsched.instances.sizing.instance import Instance
+from wattsched.reading.arguments import require_types
 from wattsched.report.sizing import completion_times_s
 from wattsched.report.wording import setting
 from wattsched.results.result import Finite, Result
@@ -111,6 +112,7 @@ def what_if(
     ValueError, wattsched.InputError
         For changes that are none, unknown names, and a round that is none afterwards.
     """
+    require_types(what_if, locals())
     timer, one = Timer(seconds_of("time_limit", time_limit)), _round(instance)
     numbers, of_pools = _texts(changes), _texts(gpus)
     other = changed(one, numbers, of_pools, remove)
@@ -149,6 +151,8 @@ def sweep(
     ValueError, wattsched.InputError
         For an unknown field, a value that it cannot have, and for no values or too many.
     """
+    require_types(sweep, locals())
+    require_known("field", field, FIELDS)
     timer, one = Timer(seconds_of("time_limit", time_limit)), _round(instance)
     require_range(0 < len(values) <= MOST_POINTS, "values", f"1 to {MOST_POINTS} of them", len(values))
     rounds = [changed(one, _texts({field: value})) for value in values]

@@ -108,7 +108,7 @@ def changed(
     """
     tree: dict[str, Any] = {"budgets": {}}
     for field, text in numbers.items():
-        require_known("change", field, FIELDS)
+        require_known("changes", field, FIELDS)
         owner, branch = (instance.budgets, tree["budgets"]) if field in BUDGETS else (instance, tree)
         branch[field] = changed_number(field, getattr(owner, field), text, FIELDS[field])
     jobs = instance.by_column()

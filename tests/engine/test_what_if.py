@@ -76,7 +76,7 @@ def test_what_is_no_change_is_named(text: str) -> None:
         ({"gpus": {"A": "+6"}}, "gpus.A: more come in nodes of 4, got '+6'"),
         ({"gpus": {"B": "1"}}, "gpus: 'B' is not known, choose one of A"),
         ({"remove": ["run"]}, "remove: 'run' is not known"),
-        ({"changes": {"watts": "1"}}, "change: 'watts' is not known"),
+        ({"changes": {"watts": "1"}}, "changes: 'watts' is not known"),
         ({"changes": {"power_w": "-2kW"}}, "budgets.power_w: must be greater than 0, got -500"),
         ({"changes": {"energy_j": "+1"}}, "energy_j: '+1' changes a limit that the round does not have"),
         ({"changes": {"carbon_g": "=5"}}, "a carbon budget needs 'carbon_g_per_kwh'"),
@@ -151,7 +151,7 @@ def test_a_sweep_goes_from_value_to_value() -> None:
         if again.objective is not None:
             assert result.objective == pytest.approx(again.objective, rel=2e-4)
     assert plot.frontier(found).get_xlabel() == "power_w"
-    with pytest.raises(ValueError, match="change: 'watts' is not known"):
+    with pytest.raises(ValueError, match="field: 'watts' is not known"):
         wattsched.sweep(small(), "watts", [1.0])
     with pytest.raises(ValueError, match="values: must be 1 to 200 of them"):
         wattsched.sweep(small(), "power_w", [])
