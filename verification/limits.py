@@ -68,11 +68,9 @@ class Limit:
 
     def between(self, one: float, other: float) -> float:
         """Return a value halfway between two, or the nearest whole step to it that is nearer to `one`."""
-        middle = (one + other) / 2.0
         if not self.step:
-            return middle
-        steps = round((other - one) / self.step) // 2
-        return one + self.step * steps
+            return (one + other) / 2.0
+        return one + self.step * (round((other - one) / self.step) // 2)
 
 
 def eased(instance: Any, limits: Iterable[Limit], values: Mapping[str, float | None]) -> Any:
@@ -97,11 +95,11 @@ def eased(instance: Any, limits: Iterable[Limit], values: Mapping[str, float | N
     return instance
 
 
-def budgets(instance: Any, units: Mapping[str, str]) -> Iterator[Limit]:
-    """Yield the upper limits among an instance's budgets, of which the units are given."""
+def budgets(instance: Any, units: Mapping[str, str], totals: Mapping[str, str] = {}) -> Iterator[Limit]:
+    """Yield the upper limits among an instance's budgets, by their units, and the totals of other names."""
     for name, unit in units.items():
         if (value := getattr(instance.budgets, name)) is not None:
-            yield Limit(("budgets", name), value, unit, total=name)
+            yield Limit(("budgets", name), value, unit, total=totals.get(name, name))
 
 
 def demands(jobs: Iterable[Any], easiest: Mapping[str, Any]) -> Iterator[Limit]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from wattsched.instances.sizing.changes import with_nodes
+from wattsched.instances.sizing.changes import replaced, with_nodes
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.instances.units import J_PER_KWH
 from wattsched.verification.limits import Limit, budgets, demands
@@ -19,6 +17,7 @@ from wattsched.verification.sizing.pools import Pool, block_of, places_of, pools
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g"}
 DEMANDS = {"can_wait": True, "preemptible": True, "deadline_s": None}
+WORST = {"power_w": "worst_power_w"}
 BEYOND = 1e9
 """Watts of a cap that limits nothing."""
 MOST_GPUS = 1_000_000
@@ -29,7 +28,8 @@ def limits_of(instance: Instance) -> Iterator[Limit]:
 
     That jobs exist, their options, and what stands idle are no limits. A deadline may demand that a job runs.
     """
-    yield from budgets(instance, UNITS)
+    # What a cap is kept by is the worst case, where watts are uncertain.
+    yield from budgets(instance, UNITS, WORST if instance.uncertainty else {})
     if (least := instance.budgets.least_goodput) is not None:
         yield Limit(("budgets", "least_goodput"), least, at_least=True, total="goodput")
     for domain in instance.cluster.power_domains:
@@ -90,32 +90,24 @@ def _sizes(instance: Instance, pool: Pool) -> Iterator[int]:
     """Yield the most GPUs that each job which demands something, or adds to a goodput, may use of a pool."""
     everybody = instance.budgets.least_goodput is not None
     for job in instance.jobs:
-        if everybody or any(demands([job], DEMANDS)):
-            yield _most_gpus(instance, job, pool)
-
-
-def _most_gpus(instance: Instance, job: Job, pool: Pool) -> int:
-    if job.model is not None:
-        return max(job.gpu_counts or [pool.gpus_per_node])
-    table = instance.table_of(job)
-    here = [g for g, at in zip(table.gpus, table.pool, strict=True) if at in (pool.name, pool.gpu_type)]
-    return max(here, default=0)
+        if not everybody and not any(demands([job], DEMANDS)):
+            continue
+        if job.model is not None:
+            yield max(job.gpu_counts or [pool.gpus_per_node])
+            continue
+        table, names = instance.table_of(job), (pool.name, pool.gpu_type)
+        yield max((g for g, at in zip(table.gpus, table.pool, strict=True) if at in names), default=0)
 
 
 def _with_standing(instance: Instance, idle_w: float, domains: tuple[str, ...]) -> Instance:
     """Return the round with what more watts of idle GPUs use added to its limits."""
-    grams = (instance.carbon_g_per_kwh or 0.0) / J_PER_KWH
     joules = idle_w * instance.round_s if instance.budgets.scope == "round" else 0.0
-    more = {"power_w": idle_w, "energy_j": joules, "carbon_g": joules * grams}
-    stated: dict[str, Any] = {name: getattr(instance.budgets, name) for name in more}
-    raised = {name: value + more[name] for name, value in stated.items() if value is not None}
-    caps = [
-        one.model_copy(update={"power_cap_w": one.power_cap_w + idle_w}) if one.name in domains else one
-        for one in instance.cluster.power_domains
-    ]
-    return instance.model_copy(
-        update={
-            "budgets": instance.budgets.model_copy(update=raised),
-            "cluster": instance.cluster.model_copy(update={"power_domains": caps}),
-        }
-    )
+    grams = joules * (instance.carbon_g_per_kwh or 0.0) / J_PER_KWH
+    stated = dict(instance.budgets)
+    uses = zip(UNITS, (idle_w, joules, grams), strict=True)
+    caps = {one.name: one.power_cap_w for one in instance.cluster.power_domains if one.name in domains}
+    tree = {
+        "budgets": {name: stated[name] + more for name, more in uses if stated[name] is not None},
+        "cluster": {"power_domains": {name: {"power_cap_w": cap + idle_w} for name, cap in caps.items()}},
+    }
+    return replaced(instance, tree)  # type: ignore[no-any-return]
