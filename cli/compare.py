@@ -17,8 +17,16 @@ from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
 from wattsched.cli.files import counting, stray_output_to_stderr, write
 from wattsched.cli.outputs import folder_option, json_option, report_option, write_page
-from wattsched.cli.parameters import Described, FileName, Limits, Listed, limit_options, names_of_problems
-from wattsched.comparisons.statistics import SHIFT_S
+from wattsched.cli.parameters import (
+    Described,
+    FileName,
+    Limits,
+    Listed,
+    limit_options,
+    names_of_problems,
+    seeds_option,
+)
+from wattsched.comparisons.tables import NOTE, TITLES, cells, label_of, shown
 from wattsched.environment.extras import late, missing
 from wattsched.report.terminal import Cell, console, heading, line, print_skipped, table
 from wattsched.report.wording import LONGEST, count, listed, printable
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
 @name_option("solvers", "Who solves it.", metavar="X,Y", type=Listed("solver"), default="auto")
 @name_option("objective", "Instead of the instances' objectives.")
 @limit_options
+@seeds_option(None, "Do every run with each of these seeds, in place of --seed.")
 @dask_option("the runs")
 @folder_option("Folder for runs.csv, runs.json and the plots.")
 @report_option("the runs")
@@ -51,6 +60,7 @@ def command(
     solvers: list[str],
     objective: str | None,
     limits: Limits,
+    seeds: list[int] | None,
     dask: str | None,
     output: str | None,
     report: str | None,
@@ -73,6 +83,7 @@ def command(
             formulations=formulations,
             solvers=solvers,
             settings=settings,
+            seeds=seeds,
             folder=output,
             executor=executor,
             progress=lambda at: show(f"{at.case}: {at.pair}" if at.case else "", at.done, at.total),
@@ -150,7 +161,8 @@ def _print_runs(out: Console, runs: Sequence[Run]) -> None:
     for (label, goal, sense), group in groupby(runs, lambda r: (r.instance, r.objective_name, r.sense)):
         mine = list(group)
         rows.append([Text.assemble((printable(label), "bold"), (f"  {goal}, {sense}", "dim"))])
-        rows += [_cells(run, *_best(mine)) for run in mine]
+        seeds = len({run.seed for run in runs}) > 1
+        rows += [[label_of(run, seeds=seeds), *_cells(run, *_best(mine))] for run in mine]
     table(out, [*OUTCOMES, *SIZES], rows, gives_way=GIVES_WAY)
     if any(run.solver_objective is not None for run in runs):
         line(out, ("* best of the instance", "dim"))
@@ -169,9 +181,8 @@ def _best(runs: Sequence[Run]) -> tuple[float | None, float | None]:
 
 
 def _cells(run: Run, best_objective: float | None, tightest_bound: float | None) -> list[Cell]:
-    """Row of a run; its figures that equal the best of its instance's runs are marked."""
+    """Figures of a run; those that equal the best of its instance's runs are marked."""
     return [
-        run.pair,
         _marked(run.solver_objective, best_objective),
         _marked(run.solver_bound, tightest_bound),
         "" if run.solver_gap is None else "0" if run.solver_gap < NO_GAP else f"{run.solver_gap:.1e}",
@@ -201,21 +212,12 @@ def _marked(value: float | None, best: float | None) -> Cell:
 
 
 def _print_summaries(out: Console, comparison: Comparison) -> None:
-    """Print means over the instances by formulation and solver, where there are several instances."""
-    summaries = [summary for summary in comparison.summaries if summary.runs > summary.skipped]
-    if len({run.instance for run in comparison.runs}) < 2 or not summaries:
+    """Print means by formulation and solver, where there are several instances or seeds."""
+    means = shown(comparison.summaries, comparison.virtual_best)
+    if len({run.case for run in comparison.runs}) < 2 or not means:
         return
-    heading(out, "Means", f"shifted geometric ({SHIFT_S:g} s), unsolved runs at the time limit")
-    columns = ["formulation, solver", ">solved", ">build s", ">solve s", ">total s"]
-    rows = [
-        (
-            f"{summary.formulation} {summary.solver}",
-            f"{summary.solved} of {summary.runs - summary.skipped}",
-            *(f"{seconds:.2f}" for seconds in (summary.build_s, summary.solve_s, summary.total_s)),
-        )
-        for summary in summaries
-    ]
-    table(out, columns, rows)
+    heading(out, "Means", NOTE)
+    table(out, TITLES, [cells(one) for one in means], gives_way=("build s", "total s"))
 
 
 def _print_verdict(out: Console, comparison: Comparison) -> None:

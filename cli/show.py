@@ -69,15 +69,15 @@ def _about(instance: Any) -> dict[str, Any]:
     }
 
 
-def print_answer(answer: Result | ParetoResult, instance: Any = None) -> None:
-    """Print a result, with its instance where it is known, or a frontier."""
+def print_answer(answer: Result | ParetoResult, instance: Any = None, marginal: Any = None) -> None:
+    """Print a result, with its instance and marginal prices where they are known, or a frontier."""
     from wattsched.report.summary import print_result
     from wattsched.solving.tradeoffs import ParetoResult
 
     if isinstance(answer, ParetoResult):
         print_pareto(console(), answer)
     else:
-        print_result(console(), answer, instance)
+        print_result(console(), answer, instance, marginal)
 
 
 def print_pareto(out: Console, found: ParetoResult) -> None:

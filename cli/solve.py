@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
@@ -63,6 +63,8 @@ _NEEDED = (
     "cli.show",
     "report.summary",
 )
+# Prices that nobody asked for are found of so many columns, and in so many seconds, or not told.
+_QUICKLY_PRICED, _PRICING_S = 50_000, 2.0
 # Loading these takes longer than this everywhere.
 _LOADING_S = 0.2
 # To print and to leave takes as long as this, to write the result about half as long as to read the instance.
@@ -89,6 +91,11 @@ _LEAVING_S, _WRITING = 0.05, 0.5
 )
 @dask_option("the passes over the jobs of a large round of sizing")
 @output_option(*DOCUMENT_SUFFIXES, help="Write the result to a .json, .json.gz or .parquet file.")
+@click.option(
+    "--marginal",
+    is_flag=True,
+    help="Also decide what one more of each scarce budget brings; other prices are of the linear relaxation.",
+)
 @report_option("the decision, its proof and its prices")
 @json_option("the result")
 @click.option(
@@ -104,6 +111,7 @@ def command(
     points: int | None,
     dask: str | None,
     output: str | None,
+    marginal: bool,
     report: str | None,
     as_json: bool,
     verbose: bool,
@@ -116,6 +124,8 @@ def command(
     """
     if file == warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
+    if marginal and (as_json or output == STANDARD or points is not None):
+        raise BadInput("--marginal: these prices are printed only; Python's marginal_prices returns them")
     if points is not None:
         _require_frontier(requested, warm, dask, report)
     started_s = time.monotonic() - click.get_current_context().find_root().obj  # what starting took
@@ -143,7 +153,8 @@ def command(
     if as_json and output != STANDARD:
         write(None, answer_text(answer))
     elif output != STANDARD:
-        late("cli.show:print_answer")(answer, instance)
+        told = None if points is not None else _marginal(answer, instance, timer, requested, solved=marginal)
+        late("cli.show:print_answer")(answer, instance, told)
     return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
 
 
@@ -232,6 +243,24 @@ def _solve(
     if result.unsupported:
         raise BadInput(f"--solver {solver} --formulation {result.formulation}: {result.unsupported}")
     return result
+
+
+def _marginal(
+    answer: Any, instance: Any, timer: Timer, requested: Mapping[str, Any], *, solved: bool
+) -> Mapping[str, Any] | None:
+    """Marginal prices of a decision, None where there are none; without `solved` soon or not at all."""
+    if not answer.solved or answer.size is None or (not solved and answer.size.columns > _QUICKLY_PRICED):
+        return None
+    from wattsched.solving.marginal import NoPricesError, marginal_prices
+
+    of = {"formulation": requested["formulation"], "objective": requested["objective"]}
+    time_limit = _left(timer) if solved else min(_PRICING_S, _left(timer))
+    try:
+        return marginal_prices(instance, solved=solved, time_limit=time_limit, **of)
+    except NoPricesError as error:
+        if solved:
+            raise BadInput(f"--marginal: {error}") from None
+        return None
 
 
 def _earlier(warm: str, problem: str) -> Any:

@@ -14,7 +14,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of, execute
-from wattsched.comparisons.statistics import Summary, disagreements, summaries
+from wattsched.comparisons.statistics import Summary, disagreements, summaries, virtual_best
+from wattsched.comparisons.tables import latex, markdown, shown
 from wattsched.environment.version import __version__
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.io import csv_text_cell, write_atomically, write_json
@@ -27,8 +28,8 @@ from wattsched.solving.engine import require_names, sound_instance
 
 FORMAT = "wattsched-comparison/1"
 RUNS = "runs"
-Planned = tuple[Case, str, str]
-"""Case, formulation and solver of a run to do."""
+Planned = tuple[Case, str, str, Settings]
+"""Case, formulation, solver and settings, with their seed, of a run to do."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Comparison:
     Attributes
     ----------
     runs : list of Run
-        By instance, then formulation, then solver.
+        By instance, then formulation, then solver, then seed.
     resumed : int
         Runs that were taken from the folder.
     repeated : dict of str to str
@@ -79,6 +80,11 @@ class Comparison:
         """Means for each formulation and solver."""
         return summaries(self.runs)
 
+    @property
+    def virtual_best(self) -> Summary | None:
+        """Means of the quickest run of every instance and seed, where there are several to choose from."""
+        return virtual_best(self.runs)
+
 
 def compare(
     instances: Sequence[BaseModel | str | Path] | BaseModel | str | Path,
@@ -86,6 +92,7 @@ def compare(
     formulations: Sequence[str] | str | None = None,
     solvers: Sequence[str] | str = ("auto",),
     settings: Settings | None = None,
+    seeds: Sequence[int] | None = None,
     folder: str | Path | None = None,
     executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
@@ -102,6 +109,8 @@ def compare(
         instance is solved by the default one of its problem.
     settings : Settings, optional
         Objective, gap, time limit, threads and seed, equal for all.
+    seeds : sequence of int, optional
+        Every run is done once with each of these seeds, in place of that of the settings.
     folder : path, optional
         Where finished runs are kept, but for those in which something broke down. Those that are there
         already are not run again; an interrupted comparison loses the runs that it was in.
@@ -119,17 +128,28 @@ def compare(
     wattsched.InputError
         For files that are no instances, and for a user's formulation that cannot be loaded.
     """
-    options = {"settings": settings, "folder": folder, "executor": executor, "progress": progress}
+    options = {
+        "settings": settings,
+        "seeds": seeds,
+        "folder": folder,
+        "executor": executor,
+        "progress": progress,
+    }
     require_types(compare, options)
     settings = settings or Settings()
     executor = executor or SerialExecutor()
     cases, repeated = _cases(_several("instances", instances, BaseModel | str | Path))
     solvers = _several("solvers", solvers, str)
     formulations = None if formulations is None else _several("formulations", formulations, str)
+    each = [settings] if seeds is None else [replace(settings, seed=seed) for seed in dict.fromkeys(seeds)]
+    require_range(bool(each), "seeds", "one at least", "none")
     plan: list[Planned] = [
-        (case, *pair) for case in cases for pair in _pairs(case, formulations, solvers, settings)
+        (case, *pair, one)
+        for case in cases
+        for pair in _pairs(case, formulations, solvers, settings)
+        for one in each
     ]
-    asked = [asked_of(*one, settings) for one in plan]
+    asked = [asked_of(*one) for one in plan]
     store = None if folder is None else Path(folder) / RUNS
     if store is not None:
         store.mkdir(parents=True, exist_ok=True)
@@ -138,10 +158,10 @@ def compare(
     missing, resumed = [number for number in range(len(plan)) if number not in done], len(done)
 
     def tell(number: int) -> None:
-        case, formulation, solver = plan[number]
+        case, formulation, solver, _ = plan[number]
         progress(Progress(len(done), len(plan), case.label, f"{formulation} {solver}"))
 
-    tasks = _tasks(plan, missing, settings, executor, tell)
+    tasks = _tasks(plan, missing, executor, tell)
     for place, run in executor.completed(execute, tasks):
         number = missing[place]
         if run.key != asked[number]["key"]:
@@ -157,7 +177,6 @@ def compare(
 def _tasks(
     plan: Sequence[Planned],
     missing: Iterable[int],
-    settings: Settings,
     executor: Executor,
     begin: Callable[[int], None],
 ) -> Iterator[tuple[Any, ...]]:
@@ -167,7 +186,7 @@ def _tasks(
     """
     current, instance = None, None
     for number in missing:
-        case, formulation, solver = plan[number]
+        case, formulation, solver, settings = plan[number]
         if case is not current:
             current, instance = case, executor.shared(case.instance or read_instance(case.file))
         begin(number)
@@ -233,17 +252,22 @@ def _stored(store: Path, asked: dict[str, Any]) -> Run | None:
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
-    """Write all runs as CSV and JSON into a folder; return the names of the files."""
+    """Write all runs as CSV and JSON, and the means for a paper; return the names of the files."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "runs.json", document(comparison))
     write_atomically(folder / "runs.csv", csv_text(comparison.runs).encode())
-    return ["runs.json", "runs.csv"]
+    means = shown(comparison.summaries, comparison.virtual_best)
+    write_atomically(folder / "means.md", markdown(means).encode())
+    write_atomically(folder / "means.tex", latex(means).encode())
+    return ["runs.json", "runs.csv", "means.md", "means.tex"]
 
 
 def document(comparison: Comparison) -> str:
     """Comparison as a JSON document, one run per line."""
     runs = ",\n".join(f"  {json.dumps(run.as_dict())}" for run in comparison.runs)
+    best = comparison.virtual_best
+    means = [*comparison.summaries, *([] if best is None else [best])]
     head = {
         "format": FORMAT,
         "version": __version__,
@@ -251,7 +275,7 @@ def document(comparison: Comparison) -> str:
         # Null for nan, the mean over no runs, which JSON does not have.
         "summaries": [
             {name: None if value != value else value for name, value in asdict(summary).items()}
-            for summary in comparison.summaries
+            for summary in means
         ],
         "disagreements": comparison.disagreements,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wattsched.comparisons.compare import Comparison
 from wattsched.comparisons.run import Run
-from wattsched.comparisons.statistics import SHIFT_S
+from wattsched.comparisons.tables import NOTE, TITLES, cells, label_of, shown
 from wattsched.report.html.page import Cell, Lines, Page, Part, Row, Table
 from wattsched.report.wording import count, gap_text
 
@@ -21,9 +21,10 @@ def page_of(comparison: Comparison) -> Page:
     elif not any(run.solved or run.objective is not None for run in runs):
         verdict = "Nothing was compared: no run has a decision"
     parts: list[Part] = [Lines("Wrong", wrong)] if wrong else []
-    parts += [_means(comparison)] if instances > 1 else []
+    parts += [_means(comparison)] if len({run.case for run in runs}) > 1 else []
+    seeds = len({run.seed for run in runs}) > 1
     note = "what formulation and solver found by themselves"
-    parts.append(Table("Runs", COLUMNS, [_row(run) for run in runs], note))
+    parts.append(Table("Runs", COLUMNS, [_row(run, seeds=seeds) for run in runs], note))
     if skipped := [run for run in comparison.runs if run.status == "skipped"]:
         told = [f"{run.formulation} {run.solver} on {run.instance}: {run.detail}" for run in skipped]
         parts.append(Lines("Skipped", told))
@@ -36,13 +37,13 @@ def page_of(comparison: Comparison) -> Page:
     )
 
 
-def _row(run: Run) -> Row:
+def _row(run: Run, *, seeds: bool) -> Row:
     """Row of the table of runs, a cell for each of `COLUMNS`."""
     ended = "wrong" if run.faults else run.solver_status.replace("_", " ")
     return Row(
         [
             Cell(run.instance),
-            Cell(f"{run.formulation} {run.solver}"),
+            Cell(label_of(run, seeds=seeds)),
             _number(run.solver_objective, "{:,.9g}"),
             _number(run.solver_bound, "{:,.9g}"),
             Cell(
@@ -62,16 +63,5 @@ def _number(value: float | None, form: str) -> Cell:
 
 def _means(comparison: Comparison) -> Table:
     """Table of instances solved and mean seconds, by formulation and solver."""
-    rows = [
-        Row(
-            [
-                Cell(f"{one.formulation} {one.solver}"),
-                Cell(f"{one.solved} of {one.runs - one.skipped}", one.solved),
-                *(_number(seconds, "{:.2f}") for seconds in (one.build_s, one.solve_s, one.total_s)),
-            ]
-        )
-        for one in comparison.summaries
-        if one.runs > one.skipped
-    ]
-    note = f"shifted geometric ({SHIFT_S:g} s), unsolved runs at the time limit"
-    return Table("Means", ("formulation, solver", ">solved", ">build s", ">solve s", ">total s"), rows, note)
+    means = shown(comparison.summaries, comparison.virtual_best)
+    return Table("Means", TITLES, [Row([Cell(text) for text in cells(one)]) for one in means], NOTE)

@@ -131,6 +131,11 @@ class Run:
         return f"{self.formulation} {self.solver}"
 
     @property
+    def case(self) -> str:
+        """Instance and seed in one word."""
+        return f"{self.instance} seed {self.seed}"
+
+    @property
     def solved(self) -> bool:
         """True if formulation and solver reached the gap by themselves, or proved infeasibility."""
         return self.solver_status in ("optimal", "infeasible") and not self.faults
@@ -159,12 +164,12 @@ def content_of(instance: BaseModel) -> str:
 
 
 def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str:
-    """Hash of everything that a run depends on, a user's formulation included."""
-    users_file = source_of(formulation)
+    """Hash of everything that a run depends on, a user's formulation and solver included."""
+    files = [file for file in map(source_of, (formulation, solver)) if file is not None]
     parts = {
         "content": case.content,
         "formulation": formulation,
-        "code": "" if users_file is None else _code_of(users_file),
+        "code": "".join(map(_code_of, files)),
         "solver": solver,
         **asdict(settings),
         "objective": case.objective if settings.objective is None else settings.objective,
@@ -174,7 +179,7 @@ def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str
 
 
 def _code_of(own: Path) -> str:
-    """Hash of a user's formulation, and of what it may import from its folder."""
+    """Hash of a user's file, and of what it may import from its folder."""
     known = hashlib.sha256()
     for file in sorted({own, *own.parent.glob("*.py")}):
         known.update(f"{file.name}\0".encode() + hashlib.sha256(file.read_bytes()).digest())

@@ -1,4 +1,4 @@
-"""Shifted geometric means and performance profiles.
+"""Shifted geometric means with intervals, paired tests, and performance profiles.
 
 Do the answers to one instance agree? Each is checked alone; here they are held against each other.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,10 @@ MOST_GAP = 10.0
 """Larger than this is equally large: next to an objective of 0 every gap is."""
 
 
+# Fewer pairs cannot differ with any certainty; draws of the bootstrap.
+_FEWEST_PAIRS, _DRAWS = 5, 2_000
+
+
 @dataclass(frozen=True)
 class Summary:
     """Runs and mean times of one formulation and solver over all instances.
@@ -36,6 +40,13 @@ class Summary:
     build_s, solve_s, total_s : float
         Shifted geometric means over the runs that were not skipped: for the program, for the solver, and for
         the whole call. Those that are not solved count with the time limit, or their time if that is longer.
+    solve_interval_s : pair of float, optional
+        95 % interval of `solve_s` over other instances and seeds like these, by bootstrap; None for fewer
+        than two runs.
+    p_of_best : float, optional
+        Probability of differences as large as those to the quickest one, were both as quick: Wilcoxon's
+        signed-rank test on the logarithms of the seconds, paired by instance and seed. None for the quickest,
+        and where there are no five pairs.
     """
 
     formulation: str
@@ -46,6 +57,13 @@ class Summary:
     build_s: float
     solve_s: float
     total_s: float
+    solve_interval_s: tuple[float, float] | None = None
+    p_of_best: float | None = None
+
+    @property
+    def pair(self) -> str:
+        """Formulation and solver in one word."""
+        return f"{self.formulation} {self.solver}".rstrip()
 
 
 def shifted_geometric_mean(values: Iterable[float], shift: float = SHIFT_S) -> float:
@@ -66,7 +84,54 @@ def summaries(runs: Sequence[Run]) -> list[Summary]:
     pairs: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         pairs[run.formulation, run.solver].append(run)
-    return [_summary(formulation, solver, group) for (formulation, solver), group in pairs.items()]
+    found = [_summary(formulation, solver, group) for (formulation, solver), group in pairs.items()]
+    tried = [one for one in found if one.runs > one.skipped]
+    if len(tried) < 2:
+        return found
+    best = min(tried, key=lambda one: one.solve_s)
+    of_best = pairs[best.formulation, best.solver]
+    return [
+        one if one is best else replace(one, p_of_best=_p_of(pairs[one.formulation, one.solver], of_best))
+        for one in found
+    ]
+
+
+def virtual_best(runs: Sequence[Run]) -> Summary | None:
+    """Summary of the quickest run of every instance and seed; None where there is no choice among several."""
+    together: dict[tuple[str, int], list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.status != "skipped":
+            together[run.instance, run.seed].append(run)
+    if not any(len(group) > 1 for group in together.values()):
+        return None
+    quickest = [min(group, key=lambda run: _charged(run, run.solve_s)) for group in together.values()]
+    return _summary("virtual best", "", quickest)
+
+
+def _p_of(runs: Sequence[Run], others: Sequence[Run]) -> float | None:
+    """Wilcoxon's two-sided probability for the logarithms of seconds, paired by instance and seed."""
+    from scipy.stats import wilcoxon
+
+    seconds = [
+        {(run.instance, run.seed): _charged(run, run.solve_s) for run in some if run.status != "skipped"}
+        for some in (runs, others)
+    ]
+    both = sorted(seconds[0].keys() & seconds[1].keys())
+    if len(both) < _FEWEST_PAIRS:
+        return None
+    logarithms = [np.log([max(LEAST_TIME_S, known[key]) for key in both]) for known in seconds]
+    difference = logarithms[0] - logarithms[1]
+    return float(wilcoxon(difference).pvalue) if difference.any() else 1.0
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of the shifted geometric mean, by bootstrap; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    draws = np.random.default_rng(0).integers(len(values), size=(_DRAWS, len(values)))
+    means = np.exp(np.log(np.array(values)[draws] + SHIFT_S).mean(axis=1)) - SHIFT_S
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
@@ -81,6 +146,7 @@ def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
         build_s=shifted_geometric_mean(run.build_s or 0.0 for run in tried),
         solve_s=shifted_geometric_mean(_charged(run, run.solve_s) for run in tried),
         total_s=shifted_geometric_mean(_charged(run, run.total_s) for run in tried),
+        solve_interval_s=_interval([_charged(run, run.solve_s) for run in tried]),
     )
 
 
@@ -91,27 +157,27 @@ def _charged(run: Run, seconds: float | None) -> float:
 
 
 def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
-    """Seconds to build and solve by formulation and solver, then instance; infinite where it is not solved.
+    """Seconds to build and solve by formulation and solver, then instance and seed; infinite if not solved.
 
     A formulation that generates its columns does so while it is built.
     """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
         seconds = max(LEAST_TIME_S, (run.build_s or 0.0) + (run.solve_s or 0.0))
-        found[run.pair][run.instance] = seconds if run.solved else np.inf
+        found[run.pair][run.case] = seconds if run.solved else np.inf
     return dict(found)
 
 
 def gaps(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
-    """Gaps of what solvers found by themselves, by formulation and solver, then instance; `MOST_GAP` at most.
+    """Gaps that solvers found by themselves, by formulation and solver, then instance and seed.
 
-    They are infinite without a decision or a bound, and 0 where there is no decision, proven.
+    They are `MOST_GAP` at most, infinite without a decision or a bound, and 0 where none exists, proven.
     """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
         known = run.solved or (run.solver_gap is not None and not run.faults)
         gap = min(run.solver_gap or 0.0, MOST_GAP)
-        found[run.pair][run.instance] = (gap if gap > LEAST_GAP else 0.0) if known else np.inf
+        found[run.pair][run.case] = (gap if gap > LEAST_GAP else 0.0) if known else np.inf
     return dict(found)
 
 

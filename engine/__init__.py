@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from wattsched.sessions.session import Session as Session
     from wattsched.sessions.session_decision import SessionDecision as SessionDecision
     from wattsched.solving.engine import solve as solve
+    from wattsched.solving.marginal import marginal_prices as marginal_prices
     from wattsched.solving.offers import offer as offer
     from wattsched.solving.shares import TimeShares as TimeShares
     from wattsched.solving.shares import time_shares as time_shares
@@ -73,6 +74,7 @@ _NAMES = {
     "results.result": ("Result",),
     "sessions.session": ("Session",),
     "sessions.session_decision": ("SessionDecision",),
+    "solving.marginal": ("marginal_prices",),
     "solving.offers": ("offer",),
     "solving.shares": ("TimeShares", "time_shares"),
     "files.solutions": ("import_solution",),

@@ -1,4 +1,4 @@
-"""Formulations that users bring along: ``path/to/file.py:NAME``, or an entry point of an installed package.
+"""Functions that users bring along: ``path/to/file.py:NAME``, or an entry point of an installed package.
 
 A file is executed only because its path stands in a call or on the command line; nothing here reads a path
 out of an instance or a result.
@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -29,22 +29,21 @@ GROUP = "wattsched.formulations"
 
 @dataclass(frozen=True)
 class External:
-    """A user's formulation.
+    """A user's formulation, solver or rule.
 
     Attributes
     ----------
-    formulate : callable
-        Takes a round, returns a Pyomo model and its choice variables.
+    function : callable
     source : str
         File that messages name.
     """
 
-    formulate: Callable[[Any], Any]
+    function: Callable[..., Any]
     source: str
 
 
 def find(name: str) -> External | None:
-    """Formulation that ``FILE.py:NAME`` or an entry point stands for; None for any other name.
+    """Function that ``FILE.py:NAME`` or an entry point stands for; None for any other name.
 
     Raises
     ------
@@ -67,13 +66,13 @@ def installed() -> list[str]:
 
 
 def source_of(name: str) -> Path | None:
-    """File of a formulation given by its path, None for other names."""
+    """File of a function given by its path, None for other names."""
     path, _, _ = name.rpartition(":")
     return Path(path) if path.endswith(".py") else None
 
 
 def _from_file(path: str, attribute: str) -> External:
-    """Formulation of this name in a file."""
+    """Function of this name in a file."""
     file = Path(path)
     try:
         with open_file(file) as opened:
@@ -108,17 +107,19 @@ def _from_entry(entry: EntryPoint) -> External:
 
 
 def _external(target: Any, source: str, name: str) -> External:
-    """Formulation of a function, or of an object of a class, that has this name in a user's code."""
+    """A function, or an object of a class, that has this name in a user's code."""
     with blaming(source):
-        formulate = target() if isinstance(target, type) else target
-    if not callable(formulate):
+        function = target() if isinstance(target, type) else target
+    if not callable(function):
         raise InputError([f"'{name}' is neither a function nor a class whose objects can be called"], source)
-    return External(formulate, source)
+    return External(function, source)
 
 
 @contextmanager
 def blaming(source: str) -> Iterator[None]:
     """Turn what a user's code raises into one line that names its file and line.
+
+    Meanwhile the files beside it can be imported, as if it were run by Python.
 
     Raises
     ------
@@ -129,6 +130,8 @@ def blaming(source: str) -> Iterator[None]:
     level = pyomo.level
     # Pyomo logs what it raises as well.
     pyomo.setLevel(logging.CRITICAL)
+    beside = os.path.dirname(os.path.abspath(source))
+    sys.path.insert(0, beside)
     try:
         yield
     except InputError:
@@ -137,6 +140,8 @@ def blaming(source: str) -> Iterator[None]:
         raise InputError([_line(error, source)], source) from error
     finally:
         pyomo.setLevel(level)
+        with suppress(ValueError):
+            sys.path.remove(beside)
 
 
 def _line(error: BaseException, source: str) -> str:

@@ -46,10 +46,11 @@ def session_of(document: Mapping[str, Any]) -> Session:
     number = isinstance(every_s, int | float) and not isinstance(every_s, bool)
     if every_s is not None and not (number and 0.1 <= every_s <= 1e6):
         faults.append(f"every_s: must be a number of seconds from 0.1 to 1e6, got {shown(every_s)}")
-    # A request or a journal names a formulation; it does not choose which file is executed.
-    formulation = document.get("formulation")
-    if isinstance(formulation, str) and ".py" in formulation:
-        faults.append(f"formulation: must be one that is installed, no file, got '{formulation:.80}'")
+    # A request or a journal names a formulation and a solver; it does not choose which file is executed.
+    for field in ("formulation", "solver"):
+        name = document.get(field)
+        if isinstance(name, str) and ".py" in name:
+            faults.append(f"{field}: must be one that is installed, no file, got '{name:.80}'")
     if faults:
         raise InputError(faults)
     with told_of_fields():

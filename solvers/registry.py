@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wattsched.formulations.external import find, source_of
 from wattsched.formulations.program import Program
 from wattsched.reading.inputs import meant
 from wattsched.solvers.solution import Solution, unsupported, without_columns
@@ -66,6 +67,8 @@ class Solver:
         if program.intervals is not None and not self.takes_intervals:
             return unsupported(f"solver '{self.name}' cannot place intervals on lines")
         module, _, plugin = self.name.partition(":")
+        if source_of(self.name) is not None:
+            module, plugin = "own", self.name
         function = "solve"
         if program.by_kind:
             if not self.by_kind:
@@ -133,7 +136,8 @@ def names() -> list[str]:
 def descriptions() -> dict[str, str]:
     """Return a description of every solver, by name, and of ``pyomo:NAME``."""
     own = {solver.name: solver.description for solver in _SOLVERS}
-    return {**own, f"{PYOMO_PREFIX}NAME": "any solver that Pyomo finds"}
+    others = {f"{PYOMO_PREFIX}NAME": "any solver that Pyomo finds", "FILE.py:NAME": "a function of yours"}
+    return {**own, **others}
 
 
 def get(name: str) -> Solver:
@@ -144,5 +148,7 @@ def get(name: str) -> Solver:
     if name.startswith(PYOMO_PREFIX) and name != PYOMO_PREFIX:
         plugin = name.removeprefix(PYOMO_PREFIX)
         return Solver(name, f"Pyomo's interface to '{plugin}'", exact=True, rounding=1e-5)
+    if source_of(name) is not None and find(name) is not None:
+        return Solver(name, "a function of a file")
     known = descriptions()
     raise ValueError(f"unknown solver '{name}'{meant(name, known)}; known solvers: {', '.join(known)}")

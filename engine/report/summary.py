@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wattsched.report.conflicts import print_conflict
+from wattsched.report.marginal import MarginalPrice, print_marginal
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View, view
 from wattsched.report.wording import (
@@ -40,8 +41,13 @@ CAPACITIES = {"gpus_used": "gpus_available"}
 """Totals whose capacity is another total."""
 
 
-def print_result(out: Console, result: Any, instance: Any = None) -> None:
-    """Print a `Result`; with its instance also budgets, completion times and what is not scarce."""
+def print_result(
+    out: Console, result: Any, instance: Any = None, marginal: Mapping[str, MarginalPrice] | None = None
+) -> None:
+    """Print a `Result`; with its instance also budgets, completion times and what is not scarce.
+
+    With marginal prices these are told, and not the shadow prices that lie between them.
+    """
     problem = view(result.problem)
     goal = problem.goal(result.objective_name, result.sense, instance)
     about = result.problem if instance is None else problem.about(instance)
@@ -57,7 +63,10 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
     if result.totals:
         _print_totals(out, result.totals, goal, instance)
     if result.decision is not None:
-        _print_prices(out, result.prices, goal, problem, instance)
+        if marginal is None:
+            _print_prices(out, result.prices, goal, problem, instance)
+        else:
+            print_marginal(out, marginal, goal, () if instance is None else capacities(problem, instance))
         problem.print_decision(out, result.decision, instance)
     _print_time(out, result)
 

@@ -275,10 +275,14 @@ def unit_price(row: str, price: float, goal: Goal) -> str:
     unit = scarce(row).unit
     if not unit:
         return goal.amount(price)
-    units = [(s, p) for s, p in reversed(PREFIXES) if s <= LARGEST_UNIT.get(unit, 1.0)]
-    # The smallest unit that gives a price which can be read.
-    scale, prefix = next(((s, p) for s, p in units if abs(price) * s >= 0.1), units[-1])
+    scale, prefix = readable(price, unit)
     return f"{goal.amount(price * scale)} per {prefix}{unit}"
+
+
+def readable(price: float, unit: str) -> tuple[float, str]:
+    """Smallest multiple of a unit for which a price can be read, and its prefix."""
+    units = [(s, p) for s, p in reversed(PREFIXES) if s <= LARGEST_UNIT.get(unit, 1.0)]
+    return next(((s, p) for s, p in units if abs(price) * s >= 0.1), units[-1])
 
 
 def _block_price(prices: Mapping[str, float], pool: str, size: int) -> float:

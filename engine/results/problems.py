@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wattsched.environment.extras import late
-from wattsched.formulations import external
+from wattsched.formulations import external, own
 from wattsched.formulations.counts import Cases
 from wattsched.formulations.infeasibility import InfeasibilityProof, ShortRow, describe_limit, is_limit
 from wattsched.formulations.model import Model
@@ -140,18 +140,33 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         """
         if name in self.formulations:
             return self.formulations[name]
-        own = None if self.adapt is None else external.find(name)
-        if own is None or self.adapt is None:
+        users = None if self.adapt is None else external.find(name)
+        if users is None or self.adapt is None:
             known = self.formulation_names()
             near = meant(name, known)
             message = f"unknown formulation '{name}' of problem '{self.name}'{near}"
             raise ValueError(f"{message}; known: {', '.join(known)}")
-        return self.adapt(own)
+        return self.adapt(users)
 
     def formulation_names(self) -> list[str]:
         """Names that `formulation` takes."""
-        own = [] if self.adapt is None else [*external.installed(), "FILE.py:NAME"]
-        return [*self.formulations, *own]
+        users = [] if self.adapt is None else [*external.installed(), "FILE.py:NAME"]
+        return [*self.formulations, *users]
+
+    def rule(self, name: str) -> Heuristic[Any, DecisionT] | None:
+        """Heuristic of a name, or of a user's function of an instance, ``FILE.py:NAME``; else None.
+
+        Raises
+        ------
+        wattsched.InputError
+            If a user's function cannot be loaded.
+        """
+        if name in self.heuristics or external.source_of(name) is None:
+            return self.heuristics.get(name)
+        users = external.find(name)
+        if users is None or not own.takes_instance(users):
+            return None
+        return lambda data, objective, timer: own.rule(users, self.decision, data.instance)
 
     def objective(self, name: str) -> str:
         """Name of an objective as it is called today; a warning tells of one that was called otherwise.
@@ -254,6 +269,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         former={"completion": "mean-completion"},
         traces_pareto=True,
         branch=late("formulations.shifting.branching:branch"),
+        adapt=own.adapter(ShiftingDecision),
     )
 
 
@@ -287,6 +303,7 @@ def _sharing() -> Problem[Any, Any, Any]:
             "gandiva": late("formulations.sharing.heuristics:gandiva"),
         },
         faults=faults_of,
+        adapt=own.adapter(SharingDecision),
     )
 
 
@@ -313,6 +330,7 @@ def _placement() -> Problem[Any, Any, Any]:
         check=check,
         prover=Prover,
         heuristics=HEURISTICS,
+        adapt=own.adapter(PlacementDecision),
     )
 
 

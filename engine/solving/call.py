@@ -214,7 +214,7 @@ class Call:
     @property
     def by_heuristic(self) -> bool:
         """True if a heuristic of the problem is requested; solvers then find only a bound."""
-        return self.solver in self.problem.heuristics
+        return self.problem.rule(self.solver) is not None
 
     @property
     def exact(self) -> bool:

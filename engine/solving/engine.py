@@ -265,7 +265,7 @@ def require_names(
     """Refuse unknown names by a ValueError that lists the known ones; the objective's name as it is today."""
     problem.formulation(problem.default if formulation is None else formulation)
     goal = problem.objective(objective)
-    if solver in problem.heuristics:
+    if problem.rule(solver) is not None:
         return goal
     try:
         find_solver(solver)

@@ -187,10 +187,9 @@ def _of_point(call: Call, model: Model[Any], point: Any) -> Candidate | None:
 def _by_rule(call: Call) -> list[Candidate]:
     """Run the heuristic that is requested, or that is the safety net, if it is a rule without a program."""
     name = call.solver if call.by_heuristic else call.problem.safety_net
-    if name not in call.problem.heuristics:
+    if (rule := call.problem.rule(name)) is None:
         return []
     with call.timer.phase("safety"):
-        rule = call.problem.heuristics[name]
         decision = rule(call.data, call.instance.objective, call.timer.share(_HEURISTIC_SHARE))
     found = [] if decision is None else [call.checked(name, decision)]
     call.set_aside()

@@ -159,12 +159,13 @@ def _build(
     external: External, known: RoundJobs, objective: str, timer: Timer | None = None
 ) -> Model[Decision]:
     """Build the model of a user's formulation; a fault in its code is said to be of its source."""
-    keep = bool(getattr(external.formulate, "keep_dominated", False))
+    keep = bool(getattr(external.function, "keep_dominated", False))
     options = options_of(known)
     refuse_sleepers(options.of, external.source)
     columns = choices(options, objective, keep_dominated=keep)
     with blaming(external.source):
-        model, variables = _parts(external.formulate(Round(columns)), len(columns))
+        model, variables = _parts(external.function(Round(columns)), len(columns))
+        variables = _named(model, variables)
         complete(model, variables, columns)
         program, column_of = compiled(model, columns)
     places = _places(variables, column_of, external.source)
@@ -187,6 +188,23 @@ def _parts(made: Any, n: int) -> tuple[Any, list[Any]]:
     if isinstance(variables, Mapping) or hasattr(variables, "index_set"):
         return model, [variables[c] for c in range(n)]
     return model, list(variables)
+
+
+def _named(model: Any, variables: Sequence[Any]) -> list[Any]:
+    """Variables of the choices; one that is equal to it stands for an expression."""
+    import pyomo.environ as pyo
+
+    if all(variable.is_variable_type() for variable in variables):
+        return list(variables)
+    model.wattsched_chosen = pyo.Var(range(len(variables)), bounds=(0, 1))
+    model.wattsched_means = pyo.ConstraintList()
+    named = []
+    for choice, variable in enumerate(variables):
+        if not variable.is_variable_type():
+            model.wattsched_means.add(model.wattsched_chosen[choice] == variable)
+            variable = model.wattsched_chosen[choice]
+        named.append(variable)
+    return named
 
 
 def _places(variables: list[Any], column_of: Mapping[int, int], source: str) -> IntArray:

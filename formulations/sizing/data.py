@@ -100,6 +100,11 @@ class Options(RowColumns):
         return self.of.best_s
 
     @property
+    def least_s(self) -> FloatArray:
+        """Best completion of each job alone from now: going on as a job runs takes no restart."""
+        return self.of.least_s
+
+    @property
     def reference_rate(self) -> FloatArray:
         """Best rate of each job at its smallest GPU count, to compare rates between jobs."""
         return self.of.reference_rate

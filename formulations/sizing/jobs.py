@@ -204,6 +204,19 @@ class RoundJobs:
         return self.shortest_s + self.restart_s
 
     @cached_property
+    def least_s(self) -> FloatArray:
+        """Best completion of each job alone from now: going on as a job runs takes no restart."""
+        found, known, paying = self.best_s.copy(), self.configurations, np.flatnonzero(self.restart_s)
+        _, place, row = known.laid_out(self.kind[paying])
+        (gpus, pool, batch), job = (values[paying[place]] for values in self.held), paying[place]
+        alone = row != WAIT
+        own_batch = known.batch_size[row]
+        same_batch = (own_batch == batch) | (np.isnan(own_batch) & np.isnan(batch))
+        same = np.flatnonzero(alone & (known.gpus[row] == gpus) & (known.pool[row] == pool) & same_batch)
+        np.minimum.at(found, job[same], self.work[job[same]] / known.rate[row[same]])
+        return found
+
+    @cached_property
     def reference_rate(self) -> FloatArray:
         """Best rate of each job at its smallest GPU count, to compare rates between jobs."""
         return np.asarray(self.configurations.reference_rate[self.kind])

@@ -105,6 +105,10 @@ class OptionArrays(Protocol):
         """Best completion of each job from a standing start."""
 
     @property
+    def least_s(self) -> FloatArray:
+        """Best completion of each job from now; going on as it runs takes no restart."""
+
+    @property
     def reference_rate(self) -> FloatArray:
         """Best rate of each job at its smallest GPU count."""
 
@@ -190,12 +194,12 @@ def _progress(options: OptionArrays) -> FloatArray:
 
 def _normalised_progress(options: OptionArrays) -> FloatArray:
     """Progress relative to the job's best completion, divided by its weight."""
-    return options.best_s[options.job] / options.completion_s / options.weight[options.job]
+    return options.least_s[options.job] / options.completion_s / options.weight[options.job]
 
 
 def _log_slowdown(options: OptionArrays) -> FloatArray:
     """Weighted logarithm of slowdown (proportional fairness)."""
-    slowdown = options.completion_s / options.best_s[options.job]
+    slowdown = options.completion_s / options.least_s[options.job]
     return options.weight[options.job] * np.log(slowdown)
 
 

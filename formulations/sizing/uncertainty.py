@@ -88,7 +88,7 @@ def cost_deviation(options: Options, goal: Objective) -> FloatArray:
         return np.zeros(len(options))
     later_s = (options.best_s - options.of.restart_s)[options.job]
     works_s = np.where(options.waiting, later_s, options.completion_s - options.lost_s)
-    same = ("round_s", "job", "waiting", "lost_s", "change_cost", "weight", "work", "best_s")
+    same = ("round_s", "job", "waiting", "lost_s", "change_cost", "weight", "work", "least_s")
     slow: Any = SimpleNamespace(**{name: getattr(options, name) for name in same})
     slow.reference_rate, slow.rate = options.reference_rate, options.rate * (1.0 - share)
     slow.completion_s = options.completion_s + works_s * share / (1.0 - share)

@@ -132,6 +132,15 @@ def within_quotas(instance: Instance, combination: tuple[Choice, ...]) -> bool:
     return True
 
 
+def _goes_on(instance: Instance, job: Job, row: tuple[int, Kind, float, float, int | None]) -> bool:
+    """True if a job that runs as this row says does not restart."""
+    gpus, kind, _, _, batch = row
+    held = job.current
+    if held is None or (gpus, batch) != (held.gpus, held.batch_size):
+        return False
+    return _current_kind(instance, job) == kind
+
+
 def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
     """All choices of a job, with their value in the objective."""
     rows = list(rows_of(instance, job))
@@ -140,15 +149,15 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
     if not rows or not any(energy_alone(instance, job, *one) for one in _draws(instance, job, rows)):
         return []
     best = min(row[2] for row in rows) + penalty
+    # From now: going on as it runs takes a job no restart.
+    least = min(row[2] + (0.0 if _goes_on(instance, job, row) else penalty) for row in rows)
     least_energy = min(row[3] * (row[2] + penalty) for row in rows)
     fewest = min(row[0] for row in rows)
     reference = max(1 / (row[2] / job.remaining_work) for row in rows if row[0] == fewest)
     deadline = job.deadline_s or math.inf
     found = []
-    for gpus, kind, time, power, batch in rows:
-        current = job.current
-        unchanged = current is not None and (gpus, batch) == (current.gpus, current.batch_size)
-        unchanged = unchanged and _current_kind(instance, job) == kind
+    for row in rows:
+        (gpus, kind, time, power, batch), unchanged = row, _goes_on(instance, job, row)
         if not job.preemptible and not unchanged:
             continue
         paid = penalty if running and not unchanged else 0.0
@@ -157,9 +166,9 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         if completion <= deadline and energy_alone(instance, job, power, completion):
             rate = 1 / (time / job.remaining_work)
             joules = counted_j(instance, completion, power, idle)
-            value = _value(instance, job, objective, completion, best, rate / reference, paid, joules=joules)
+            value = _value(instance, job, objective, completion, least, rate / reference, paid, joules=joules)
             value += price_of_change(instance, job, objective, unchanged)
-            good = _value(instance, job, "goodput", completion, best, rate / reference, paid)
+            good = _value(instance, job, "goodput", completion, least, rate / reference, paid)
             joules = power * completion
             found.append(Choice(gpus, kind, completion, power, idle, joules, value, None, good, unchanged))
     for declared, kind, part in parts_of(instance, job):
@@ -173,16 +182,16 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         if completion <= deadline:
             speedup = declared.rates[job.name] / reference
             joules = counted_j(instance, completion, power, idle)
-            value = _value(instance, job, objective, completion, best, speedup, paid, joules=joules)
+            value = _value(instance, job, objective, completion, least, speedup, paid, joules=joules)
             value += price_of_change(instance, job, objective, unchanged)
             gpus = declared.gpus if next(iter(declared.rates)) == job.name else 0
             energy = power * completion
-            good = _value(instance, job, "goodput", completion, best, speedup, paid)
+            good = _value(instance, job, "goodput", completion, least, speedup, paid)
             found.append(Choice(gpus, kind, completion, power, idle, energy, value, declared.name, good))
     late = instance.round_s + best
     if job.can_wait and job.preemptible and late <= deadline:
         joules = least_energy if instance.budgets.scope == "completion" else 0.0
-        value = _value(instance, job, objective, late, best, 0.0, 0.0, waiting=True, joules=joules)
+        value = _value(instance, job, objective, late, least, 0.0, 0.0, waiting=True, joules=joules)
         value += price_of_change(instance, job, objective, False)
         found.append(Choice(0, None, late, 0.0, 0.0, least_energy, value))
     return found

@@ -136,6 +136,12 @@ class Judge:
         held, instance = job.current, self.instance
         start_s = 0.0 if held is None else job.restart_s
         best_s = min(seconds for _, seconds, _ in rows) * job.remaining_work + start_s
+        going_s = [
+            seconds * job.remaining_work
+            for row, seconds, _ in rows
+            if held is not None and (row[1], row[4], row[0]) == (held.gpus, held.batch_size, held.pool)
+        ]
+        least_s = min([best_s, *going_s])
         least_j = min(watts * (seconds * job.remaining_work + start_s) for _, seconds, watts in rows)
         fewest = min(row[1] for row, _, _ in rows)
         reference_s = min(seconds for row, seconds, _ in rows if row[1] == fewest)
@@ -144,7 +150,7 @@ class Judge:
             later_s = instance.round_s + best_s
             joules = least_j if instance.budgets.scope == "completion" else 0.0
             asked = instance, job, instance.objective
-            value = _value(*asked, later_s, best_s, 0.0, 0.0, waiting=True, joules=joules)
+            value = _value(*asked, later_s, least_s, 0.0, 0.0, waiting=True, joules=joules)
             value += price_of_change(instance, job, instance.objective, False)
             allowed = job.can_wait and job.preemptible and later_s <= deadline_s
             return Ran(job, None, later_s, 0.0, 0.0, least_j, value) if allowed else None
@@ -162,10 +168,10 @@ class Judge:
         gpu_type = next(node.gpu_type for name, node in self.nodes.items() if self.pool_of[name] == a.pool)
         idle_w = instance.cluster.gpu_types[gpu_type].idle_power_w * a.gpus / members
         joules = counted_j(instance, seconds, power_w / members, idle_w)
-        value = _value(instance, job, instance.objective, seconds, best_s, speed, lost_s, joules=joules)
+        value = _value(instance, job, instance.objective, seconds, least_s, speed, lost_s, joules=joules)
         unmoved = not moved or displaced(instance, job)
         value += price_of_change(instance, job, instance.objective, stays and unmoved)
-        good = _value(instance, job, "goodput", seconds, best_s, speed, lost_s)
+        good = _value(instance, job, "goodput", seconds, least_s, speed, lost_s)
         return Ran(job, a, seconds, power_w / members, idle_w, least_j, value, good)
 
     def _row(

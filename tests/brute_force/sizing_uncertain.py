@@ -132,7 +132,12 @@ def _cost(document: dict[str, Any], job: dict[str, Any], row: Row | None, slower
     """Cost of a job's choice at rates that are lower by a share; a job that waits is slower later."""
     table, work, weight = job["options"], job["remaining_work"], job["weight"]
     current, restart_s = job.get("current"), job.get("restart_s", 0.0)
-    best_s = work / max(table["rate"]) + restart_s
+    going = [
+        work / rate
+        for pool, gpus, rate in zip(table["pool"], table["gpus"], table["rate"], strict=True)
+        if current == {"pool": pool, "gpus": gpus}
+    ]
+    best_s = min([work / max(table["rate"]) + restart_s, *going])
     lost_s = restart_s
     if row is None:
         seconds = document["round_s"] + work / max(table["rate"]) / (1.0 - slower) + restart_s

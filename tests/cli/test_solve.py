@@ -18,9 +18,17 @@ from .conftest import DEMO, refused
 def test_demo_is_solved_and_its_prices_are_shown(run):
     result = run("solve", DEMO, code=0)
     assert "optimal" in result.stdout
-    assert "one more GPU would save at most" in result.stdout
-    assert "100 W more would save at most" in result.stdout
+    assert "more saves" in result.stdout
+    assert "less costs" in result.stdout
     assert "\x1b[" not in result.stdout
+
+
+def test_what_one_more_brings_is_decided_where_that_is_asked_for(run, tiny, write):
+    told = run("solve", DEMO, "--marginal", code=0).stdout
+    assert "decided: saves" in told
+    assert "printed only" in run("solve", DEMO, "--marginal", "--json", code=2).stderr
+    bottleneck = run("solve", write(tiny), "--objective", "max-min", "--marginal", code=2)
+    assert "marginal prices" in bottleneck.stderr
 
 
 def test_an_answer_that_fails_its_check_is_told_once(run, tiny, write, monkeypatch):

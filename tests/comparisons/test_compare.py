@@ -94,7 +94,14 @@ def test_table_and_files_have_every_run(files: list[str], tmp_path: Path) -> Non
     assert sum(row["status"] == "skipped" for row in rows) == 4
     assert "skipped: intervals highs on first, second: solver 'highs' cannot place" in result.stdout
     assert "All answers agree." in result.stdout
-    assert {path.name for path in folder.iterdir()} == {"runs", "runs.csv", "runs.json", *PLOTS}
+    assert {path.name for path in folder.iterdir()} == {
+        "runs",
+        "runs.csv",
+        "runs.json",
+        "means.md",
+        "means.tex",
+        *PLOTS,
+    }
     assert all((folder / name).stat().st_size > 1000 for name in PLOTS)
     again = run(*arguments, code=0)
     assert "12 runs taken from there" in " ".join(again.stdout.split())
@@ -371,8 +378,8 @@ def test_a_solver_is_credited_with_its_own_decision_and_bound(files, monkeypatch
     assert run.objective == pytest.approx(optimum.objective)
     assert run.solver_gap == pytest.approx(share, abs=1e-9)
     assert run.solved == (share <= 1e-2)
-    assert gaps([run])[run.pair] == {"first": pytest.approx(share, abs=1e-9)}
-    assert math.isfinite(times([run])[run.pair]["first"]) == run.solved
+    assert gaps([run])[run.pair] == {"first seed 0": pytest.approx(share, abs=1e-9)}
+    assert math.isfinite(times([run])[run.pair]["first seed 0"]) == run.solved
     assert (summaries([run])[0].solve_s >= 60.0) == (not run.solved)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from wattsched.comparisons.statistics import (
     shifted_geometric_mean,
     summaries,
     times,
+    virtual_best,
 )
+from wattsched.comparisons.tables import latex, markdown
 
 TIMES = st.one_of(st.floats(0.001, 1e4), st.just(math.inf))
 
@@ -67,7 +70,10 @@ def test_a_gap_is_none_below_rounding_and_not_beyond_sense() -> None:
         return run_of(solver, instance, status="feasible", **known)
 
     runs = [run("a", "p", 5e9), run("b", "p", 0.5), run("a", "q", LEAST_GAP), run("b", "q", None)]
-    assert gaps(runs) == {"f a": {"p": MOST_GAP, "q": 0.0}, "f b": {"p": 0.5, "q": math.inf}}
+    assert gaps(runs) == {
+        "f a": {"p seed 0": MOST_GAP, "q seed 0": 0.0},
+        "f b": {"p seed 0": 0.5, "q seed 0": math.inf},
+    }
 
 
 def test_an_infeasible_instance_is_solved_by_its_proof() -> None:
@@ -78,3 +84,39 @@ def test_an_infeasible_instance_is_solved_by_its_proof() -> None:
         [next(iter(of.values())) for of in measures.values()] for measures in (times(runs), gaps(runs))
     )
     assert (seconds, gap, open_gap) == (2.0, 0.0, math.inf)
+
+
+def test_paired_runs_are_told_apart_from_chance_and_the_best_of_all_is_told() -> None:
+    """One that is always twice as slow differs; one that is now quicker and now slower does not."""
+    seconds = {
+        "quick": lambda k: 1.0 + k,
+        "slow": lambda k: 2.0 + 2.0 * k,
+        "either": lambda k: (1.0 + k) * (1.3 if k % 4 < 2 else 0.85),
+    }
+    runs = [
+        replace(run_of(solver, f"p{k // 2}", status="optimal", solve_s=time_s(k), total_s=9.0), seed=k % 2)
+        for solver, time_s in seconds.items()
+        for k in range(12)
+    ]
+    by_solver = {one.solver: one for one in summaries(runs)}
+    assert by_solver["quick"].p_of_best is None
+    assert by_solver["slow"].p_of_best is not None
+    assert by_solver["slow"].p_of_best < 0.001
+    assert by_solver["either"].p_of_best is not None
+    assert by_solver["either"].p_of_best > 0.1
+    best = virtual_best(runs)
+    assert best is not None
+    assert best.runs == 12
+    assert best.solve_s < min(one.solve_s for one in by_solver.values())
+    for one in by_solver.values():
+        assert one.solve_interval_s is not None
+        assert one.solve_interval_s[0] < one.solve_s < one.solve_interval_s[1]
+    assert virtual_best(runs[:12]) is None
+    assert virtual_best([]) is None
+
+
+def test_tables_for_papers_escape_what_they_hold() -> None:
+    runs = [run_of("a_b|c&d%", name, status="optimal", solve_s=1.0) for name in ("p", "q")]
+    (one,) = summaries(runs)
+    assert r"f a\_b|c\&d\% & 2 of 2" in latex([one])
+    assert "| f a_b\\|c&d% | 2 of 2 |" in markdown([one])

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+import wattsched
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES, objective
 from wattsched.instances.sizing.instance import Instance
@@ -58,3 +59,21 @@ def test_the_checker_knows_in_which_objectives_the_worst_job_counts() -> None:
 def test_unknown_objectives_are_named() -> None:
     with pytest.raises(ValueError, match=r"unknown objective 'speed'; known: total-completion"):
         objective("speed")
+
+
+@pytest.mark.parametrize(("objective", "best"), [("max-min", 1.0), ("proportional", 0.0)])
+def test_who_goes_on_at_its_best_is_at_its_best(objective: str, best: float) -> None:
+    """A restart counts in the best completion as it does in that of an option."""
+    table = {"gpus": [1, 2], "pool": ["A100"] * 2, "power_w": [300, 600], "completion_s": [1200, 800]}
+    current = {"gpus": 2, "pool": "A100", "nodes": {"n": [0, 1]}}
+    document = {
+        "cluster": {
+            "gpu_types": {"A100": {"idle_power_w": 50}},
+            "nodes": [{"name": "n", "gpu_type": "A100", "gpus": 2}],
+        },
+        "jobs": [{"name": "job", "options": table, "current": current, "restart_s": 800}],
+        "objective": objective,
+    }
+    result = wattsched.solve(Instance.model_validate(document))
+    assert result.objective == pytest.approx(best, abs=1e-12)
+    assert wattsched.check(Instance.model_validate(document), result).faults == []

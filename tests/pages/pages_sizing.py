@@ -104,13 +104,15 @@ class Round(Cluster):
                 and (job.get("min_gpus") or 1) <= row["gpus"] <= (job.get("max_gpus") or math.inf)
                 and self.quota_leaves(job, row["gpus"], row["power_w"])
             ]
-        self.best_s, self.least_j, self.reference = {}, {}, {}
+        self.best_s, self.from_now_s, self.least_j, self.reference = {}, {}, {}, {}
         for name, rows in self.own.items():
             if not rows:
                 continue
             job = self.jobs[name]
             work, lost = job.get("remaining_work", 1), job.get("restart_s", 0) if job.get("current") else 0.0
             self.best_s[name] = min(work / r["rate"] for r in rows) + lost
+            # "from now the least C_jo of all options", of which those that do not restart lose nothing
+            self.from_now_s[name] = min(self.timing(name, r, 1)[1] for r in rows)
             self.least_j[name] = min(r["power_w"] * (work / r["rate"] + lost) for r in rows)
             # "s_ref is the best rate that the job has at its smallest GPU count"
             fewest = min(r["gpus"] for r in rows)
@@ -232,8 +234,8 @@ class Round(Cluster):
             "total-completion": w * done,
             "progress": -3600 * w / done if row else 0.0,
             "makespan": w * done,
-            "max-min": -self.best_s[name] / (done * w),
-            "proportional": w * math.log(done / self.best_s[name]),
+            "max-min": -self.from_now_s[name] / (done * w),
+            "proportional": w * math.log(done / self.from_now_s[name]),
             "goodput": -goodput,
             "work-value": -self.value[name] * speed * max(0.0, 1 - lost * restarts / kept_s),
             "energy": counted,

@@ -21,11 +21,12 @@ from tests.pages.pages_replay_schedule import SIMULATED, Reading, Schedule, read
 from tests.pages.pages_replay_signal import Limits
 from tests.pages.pages_replay_site import Site, close
 from tests.pages.replay_cases import Case, a_case, write
+from tests.strategies.effort import examples
 from wattsched.cli import main
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
-CASES, SEED = int(os.environ.get("PAGES_CASES", "20")), int(os.environ.get("PAGES_SEED", "0"))
+CASES, SEED = int(os.environ.get("PAGES_CASES", examples(20))), int(os.environ.get("PAGES_SEED", "0"))
 CLOCKED = ("sizing", "clairvoyant", "powerflow", "greenflow")
 CHOSEN = ("elastic", "elastic-makespan", "elastic-progress", "elastic-completion", "sidecar", "termination",
           "optimus", "elasticflow", "sia")  # fmt: skip

@@ -12,6 +12,7 @@ import wattsched
 from tests.pages import pages_answers as pages
 from tests.pages import pages_shifting as brute
 from tests.pages import shifting_cases
+from tests.strategies.effort import examples
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.solving.tradeoffs import verdict_on_pareto
 
@@ -140,11 +141,11 @@ def check_faults(instance, model, decision_type, rng):
 
 
 def test_answers_are_those_of_the_page():
-    pages.examine_all(50, examine)
+    pages.examine_all(examples(50), examine)
 
 
 def test_answers_at_negative_prices_are_those_of_the_page():
-    pages.examine_all(150, partial(examine, negative=True))
+    pages.examine_all(examples(150), partial(examine, negative=True))
 
 
 def examine_frontier(seed, negative=False):

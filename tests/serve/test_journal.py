@@ -251,6 +251,8 @@ def test_names_and_faults(journal: Journal) -> None:
         InputError, match=r"formulation: must be one that is installed, no file, got '/f.py:F'"
     ):
         journal.create("t", {**DOCUMENT, "formulation": "/f.py:F"})
+    with pytest.raises(InputError, match=r"solver: must be one that is installed, no file, got '/f.py:F'"):
+        journal.create("t", {**DOCUMENT, "solver": "/f.py:F"})
     with pytest.raises(InputError, match="no session 'other'"):
         journal.open("other")
     with pytest.raises(InputError, match="unknown: is not a known field"):

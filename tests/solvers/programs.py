@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
-from scipy.sparse import csc_array
+from scipy.optimize import linprog
+from scipy.sparse import csc_array, vstack
 
 from wattsched.formulations.program import Block, Program
+from wattsched.solvers.rows import with_choice_rows
 from wattsched.topology.arrays import FloatArray
 
 KINDS = ("<=", "<=", "<=", ">=", "range", "=")
@@ -53,6 +55,21 @@ def small_programs(draw: st.DrawFn) -> Program:
     # It buys some of the first row's budget.
     bought = -np.eye(1, program.n_rows)[0]
     return with_column(program, 3.0, 3.0, integer=free == "integer", uses=bought)
+
+
+def relaxed_cost(program: Program, added: FloatArray) -> float:
+    """Least cost of the relaxation with more of its limits, infinite without a point."""
+    rows = with_choice_rows(program)
+    more = np.append(added, np.zeros(rows.n_rows - len(added)))
+    above, below = np.isfinite(rows.row_upper), np.isfinite(rows.row_lower)
+    found = linprog(
+        rows.cost,
+        A_ub=vstack([rows.matrix[above], -rows.matrix[below]]),
+        b_ub=np.concatenate([(rows.row_upper + more)[above], -(rows.row_lower + more)[below]]),
+        bounds=np.column_stack([rows.lower, rows.upper]),
+        method="highs-ds",
+    )
+    return float(found.fun) if found.status == 0 else np.inf
 
 
 def worst_of(program: Program, values: FloatArray, *, alone: bool = False) -> Program:

@@ -234,7 +234,7 @@ class ByKind:
         of_kind = (options.kind_best_s, options.kind_reference_s)
         best_s, reference_s = (np.repeat(column, n_of_kind) for column in of_kind)
         chosen = Choices(
-            JobTerms(ones, ones, best_s),
+            JobTerms(ones, ones, best_s, best_s),
             job=np.arange(n_rows),
             runs=True,
             seconds=unit_s,

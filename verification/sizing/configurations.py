@@ -225,6 +225,23 @@ class JobConfigurations:
         with np.errstate(divide="ignore", over="ignore"):
             return np.asarray(self.jobs.numbers("remaining_work") / best_rate + self.start_s)
 
+    @cached_property
+    def least_s(self) -> FloatArray:
+        """Best completion of each job from now: going on as it runs takes no restart."""
+        least_s, rows, held = self.best_s.copy(), self.every, self.jobs.holdings
+        number = {name: n for n, name in enumerate(self.pools)}
+        pool = np.array([*(number.get(name, -1) for name in held.pool.values), -1])[held.pool.codes]
+        for job in np.flatnonzero(self.start_s > 0.0).tolist():
+            mine, code = (
+                slice(*self.start[self.kind[job] : self.kind[job] + 2].tolist()),
+                self.jobs.current.codes[job],
+            )
+            same = (rows.gpus[mine] == held.gpus[code]) & (rows.batch_size[mine] == held.batch_size[code])
+            rates = rows.rate[mine][same & (rows.pool[mine] == pool[code])]
+            if len(rates):
+                least_s[job] = min(least_s[job], self.jobs.numbers("remaining_work")[job] / rates.max())
+        return least_s
+
     def least_energy_j(self, jobs: IntArray) -> FloatArray:
         """Least energy to completion of jobs from a standing start."""
         found = np.full(len(jobs), np.inf)

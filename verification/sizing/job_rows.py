@@ -180,7 +180,7 @@ class JobRows:
         self.latest_s, self.surely_s = (_limits(deadline_s, part, a) for part in (late, surely))
         best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
         rates = of.reference_rate
-        self.terms = terms_of(of, rates, best_s, a)
+        self.terms = terms_of(of, rates, best_s, self._least_s(best_s), a)
         self.power_deviation = a.array(self.instance.deviations(jobs, "power_deviation"))
         self.rate_deviation = a.array(self.instance.deviations(jobs, "rate_deviation"))
         tenant = jobs.coded("tenant")
@@ -194,6 +194,26 @@ class JobRows:
             stated = np.where(np.isinf(most_j), np.nan, most_j)
             self.most_j, self.surely_j = (_limits(stated, part, a) for part in (late, surely))
             self.timed |= np.isfinite(most_j)
+
+    def _least_s(self, best_s: Numbers) -> Numbers:
+        """Return the best completion of each job from now, where going on as it runs takes no restart."""
+        of, a, least_s = self.configurations, self.arithmetic, best_s.copy()
+        alone = np.arange(of.start[-1])
+        kind = np.repeat(np.arange(len(of.start) - 1), np.diff(of.start))
+        span = int(max(self.place.max(initial=0), self.held.max(initial=0))) + 1
+        key = kind * span + self.place[alone]
+        order = np.argsort(key, kind="stable")
+        known, first = np.unique(key[order], return_index=True)
+        running = np.flatnonzero(self.runs & (self.held >= 0))
+        if not len(known) or not len(running):
+            return least_s
+        unit_s = np.minimum.reduceat(self.unit_s[alone][order], first)
+        wanted = of.kind[running] * span + self.held[running]
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        same = known[place] == wanted
+        going = running[same]
+        least_s[going] = np.minimum(best_s[going], self.work[going] * unit_s[place[same]])
+        return a.array(least_s)
 
     @cached_property
     def weight(self) -> Numbers:

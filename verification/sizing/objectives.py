@@ -50,12 +50,14 @@ BOTTLENECK = ("makespan", "max-min")
 class JobTerms(NamedTuple):
     """Terms of jobs in the objective: weights with their sizes, and least seconds to completion.
 
+    `best_s` is from a standing start; `least_s` from now, where going on as a job runs takes no restart.
     For `work-value` the weight is the worth of a second of a job's work.
     """
 
     weight: Numbers
     weight_size: Numbers
     best_s: Numbers
+    least_s: Numbers
 
 
 class Choices(NamedTuple):
@@ -127,9 +129,9 @@ def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tu
         case "progress":
             cost = (-S_PER_H * chosen.runs) * weight / seconds
         case "max-min":
-            cost = -terms.best_s[job] / seconds / weight
+            cost = -terms.least_s[job] / seconds / weight
         case "proportional":
-            slowdown, size = arithmetic.log(seconds / terms.best_s[job])
+            slowdown, size = arithmetic.log(seconds / terms.least_s[job])
             return weight * slowdown, weight * size
         case "goodput" | "work-value" as name:
             speed, kept_s = chosen.speed(), arithmetic.number(instance.round_s)
@@ -159,7 +161,11 @@ def goodput_of(speed: Numbers, weight: Numbers, lost_s: Numbers, round_s: Number
 
 
 def terms_of(
-    of: JobConfigurations, reference_rates: FloatArray, best_s: Numbers, arithmetic: Arithmetic
+    of: JobConfigurations,
+    reference_rates: FloatArray,
+    best_s: Numbers,
+    least_s: Numbers,
+    arithmetic: Arithmetic,
 ) -> JobTerms:
     """Terms of all jobs.
 
@@ -170,10 +176,10 @@ def terms_of(
     """
     weight = arithmetic.array(of.weight)
     if of.instance.objective != "work-value":
-        return JobTerms(weight, arithmetic.magnitude(weight), best_s)
+        return JobTerms(weight, arithmetic.magnitude(weight), best_s, least_s)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         size = of.jobs.numbers("remaining_work") / reference_rates / of.weight
-    return JobTerms(*arithmetic.sqrt(_squared_values(weight, size, arithmetic)), best_s)
+    return JobTerms(*arithmetic.sqrt(_squared_values(weight, size, arithmetic)), best_s, least_s)
 
 
 def _squared_values(weight: Numbers, size: FloatArray, arithmetic: Arithmetic) -> Numbers:
@@ -211,7 +217,7 @@ def objective_of(
     of, jobs = outcomes.configurations, outcomes.jobs
     reference_rate = of.reference_rate[jobs]
     chosen = Choices(
-        terms_of(of, reference_rate, of.best_s[jobs], DOUBLES),
+        terms_of(of, reference_rate, of.best_s[jobs], of.least_s[jobs], DOUBLES),
         job=jobs,
         runs=outcomes.runs,
         seconds=outcomes.completion_s,

@@ -113,6 +113,12 @@ class RoundOptions:
         return self.completion_s[self.waiting] - self.round_s
 
     @property
+    def least_s(self) -> FloatArray:
+        """Best completion of each job from now; going on as it runs takes no restart."""
+        running_s = np.where(self.waiting, np.inf, self.completion_s)
+        return np.asarray(np.minimum.reduceat(running_s, self.start[:-1]))
+
+    @property
     def least_gpu_s(self) -> FloatArray:
         """GPU seconds that a unit of each job's work takes at least."""
         gpu_s = np.divide(self.gpus, self.rate, out=np.full(len(self.rate), np.inf), where=~self.waiting)

@@ -100,14 +100,15 @@ def test_all_work_is_done_whatever_is_known(name, knows) -> None:
 
 def test_who_decides_by_no_durations_is_the_same_whatever_is_known() -> None:
     trace = trace_with()
-    for name in names():
-        runs = [
-            simulate(trace, policy_of(name, PolicyContext(trace)), name=name, knows=knows)
-            for knows in ("exact", "nothing")
-        ]
-        if runs[0].knows_durations == "no":
-            assert runs[0].jobs.end_s.tolist() == runs[1].jobs.end_s.tolist(), name
-            assert runs[1].knows_durations == "no"
+    same = []
+    for name in sorted({*names()} - {"clairvoyant"}):  # which knows them by its name, and takes longest
+        exact = simulate(trace, policy_of(name, PolicyContext(trace)), name=name, knows="exact")
+        if exact.knows_durations == "no":
+            nothing = simulate(trace, policy_of(name, PolicyContext(trace)), name=name, knows="nothing")
+            assert exact.jobs.end_s.tolist() == nothing.jobs.end_s.tolist(), name
+            assert nothing.knows_durations == "no"
+            same.append(name)
+    assert len(same) > 3
 
 
 def test_users_whose_jobs_were_short_are_expected_to_have_short_ones() -> None:
