@@ -184,8 +184,7 @@ def print_sweep(out: Console, found: Sweep) -> None:
             one.termination.reason.replace("_", " ") if one.objective is None else goal.amount(one.objective),
             "" if one.bound is None else goal.amount(one.bound),
             spoken("power_w", one.totals["power_w"]) if one.totals else "",
-            "" if one.decision is None else f"{len(one.decision.jobs):,}",
         )
         for value, one in zip(found.values, found.results, strict=True)
     ]
-    table(out, [f">{found.field}", f">{goal.noun}", ">bound", ">power", ">jobs run"], rows)
+    table(out, [f">{found.field}", f">{goal.noun}", ">bound", ">power"], rows)
