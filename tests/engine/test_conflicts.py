@@ -17,8 +17,10 @@ import wattsched
 from tests.brute_force import conflicts as brute
 from tests.strategies.effort import examples
 from tests.strategies.infeasible import MAKERS
+from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import verdict_on
 from wattsched.results.result import Result
+from wattsched.solving import conflicts
 
 CASES = int(os.environ.get("CONFLICT_CASES", examples(24)))
 SEED = int(os.environ.get("CONFLICT_SEED", "0"))
@@ -197,3 +199,54 @@ def test_no_time_is_told() -> None:
     told = f"{result.termination.detail}; no time was left to find limits that contradict each other"
     assert (found.termination.reason, found.termination.detail) == ("infeasible", told)
     assert wattsched.check(instance, found).infeasible
+
+
+def test_without_time_for_the_jobs_their_demands_all_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits are found; of jobs, all that they demand is said, and that some of it may not be needed."""
+    real, calls = conflicts._Search.smallest, []
+
+    def smallest(self: Any, kept: list[str], added: bool, open: list[str]) -> list[str]:
+        calls.append(open)
+        if open and open[0].startswith("jobs."):
+            raise conflicts._CutError
+        found: list[str] = real(self, kept, added, open)
+        return found
+
+    monkeypatch.setattr(conflicts._Search, "smallest", smallest)
+    for number in range(0, CASES, 3):
+        instance = infeasible(number)[0]
+        result = wattsched.solve(instance, conflict=60.0)
+        assert calls
+        assert result.conflict is not None
+        demands = {
+            name for name in brute.limits(instance.model_dump(mode="json")) if name.startswith("jobs.")
+        }
+        if demands and result.conflict.members[-1].limit.startswith("jobs."):
+            assert not result.conflict.minimal
+            assert "perhaps not all of them" in str(result) or len(result.conflict.members) == 1
+        assert verdict_on(instance, result.model_dump(mode="json")).faults == []
+
+
+def test_the_words_name_amounts_in_units() -> None:
+    """A power cap, a deadline and a job that must run, which do not go together."""
+    table = {"gpus": [2, 4], "pool": ["A", "A"], "power_w": [600.0, 1200.0], "completion_s": [900.0, 500.0]}
+    instance = Instance.model_validate(
+        {
+            "budgets": {"power_w": 1500.0},
+            "cluster": {
+                "gpu_types": {"A": {"idle_power_w": 50.0}},
+                "nodes": [{"name": "n", "gpu_type": "A", "gpus": 8}],
+            },
+            "tables": {"t": table},
+            "jobs": [
+                {"name": "train", "options": "t", "can_wait": False, "deadline_s": 600.0},
+                {"name": "test", "options": "t", "can_wait": False},
+                {"name": "later", "options": "t"},
+            ],
+        }
+    )
+    words = str(wattsched.solve(instance))
+    assert "power cap                1.5 kW  needs 1.9 kW, 400 W more" in words
+    assert "deadline of job 'train'  10 min  needs 15 min, 5 min more" in words
+    assert "job 'test' may not wait" in words
+    assert "may not wait" not in words.replace("job 'test' may not wait", "")
