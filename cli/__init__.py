@@ -33,6 +33,7 @@ COMPLETION = "_WATTSCHED_COMPLETE"
 # Name -> module (and function) of the command, and what it does.
 COMMANDS = {
     "solve": ("solve", "Decide a round: who runs where, at which clock and batch."),
+    "what-if": ("what_if", "Say what a round's decision would be after changes."),
     "library": ("library", "Instances to compare solvers by, and the best known of each."),
     "compare": ("compare", "Compare formulations and solvers over instances."),
     "check": ("check", "Check a result against its instance, trusting nobody."),

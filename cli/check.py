@@ -135,12 +135,15 @@ def _trust(verdict: Verdict) -> str:
 
 def _decision_lines(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator[str]:
     """Yield lines on the decision: its objective and totals, or why there is none."""
+    from wattsched.report.conflicts import proof_line
     from wattsched.report.wording import spoken, total_label
 
     if verdict.infeasible:
         proof = "a look at each job proves" if document.get("certificate") is None else "prices prove"
         short = verdict.proof.short if verdict.proof is not None else ""
         yield f"no decision: {proof} that there is none" + (f", as {short}" if short else "")
+        if (conflict := document.get("conflict")) is not None:
+            yield proof_line(conflict)
         return
     if verdict.report is None:
         reason = str(document.get("termination", {}).get("reason")).replace("_", " ")

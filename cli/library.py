@@ -204,7 +204,12 @@ def running(
                 continue
             with refusing():
                 result = solve(
-                    instance, formulation=formulation, solver=solver, prove=prove, **asdict(limits)
+                    instance,
+                    formulation=formulation,
+                    solver=solver,
+                    prove=prove,
+                    conflict=0.0,
+                    **asdict(limits),
                 )
             if result.unsupported:
                 skipped[f"{result.formulation} {solver}", result.unsupported].append(entry.name)

@@ -284,7 +284,7 @@ def _trace(instance: Any, points: int, timer: Timer, **requested: Any) -> Pareto
         raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")
 
     def one(instance: Any, time_limit: float = UNLIMITED_S) -> Result:
-        return _solve(instance, Timer(time_limit), **requested)
+        return _solve(instance, Timer(time_limit), conflict=0.0, **requested)
 
     with progress(f"tracing {instance.name}"), refusing():
         return pareto(instance, points, time_limit=_left(timer), solve=one)

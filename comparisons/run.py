@@ -203,7 +203,7 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
 
     asked = asked_of(case, formulation, solver, settings)
     options = {name: asked[name] for name in ("formulation", "solver", "threads", "seed")}
-    options |= {"gap": settings.gap, "time_limit": settings.time_limit_s}
+    options |= {"gap": settings.gap, "time_limit": settings.time_limit_s, "conflict": 0.0}
     for module in IMPORTED_LATE:
         import_module(module)
     try:

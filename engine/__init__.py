@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from wattsched.solving.shares import TimeShares as TimeShares
     from wattsched.solving.shares import time_shares as time_shares
     from wattsched.solving.tradeoffs import pareto as pareto
+    from wattsched.solving.what_if import sweep as sweep
+    from wattsched.solving.what_if import what_if as what_if
     from wattsched.topology.column import Coded as Coded
 
 
@@ -78,6 +80,7 @@ _NAMES = {
     "files.solutions": ("import_solution",),
     "topology.column": ("Coded",),
     "solving.tradeoffs": ("pareto",),
+    "solving.what_if": ("sweep", "what_if"),
     "environment.version": ("__version__",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

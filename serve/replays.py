@@ -103,7 +103,7 @@ def replayed(made: Round, policy: Policy, **limits: Any) -> Replayed:
         ``gap``, ``time_limit``, ``threads`` and ``seed`` of `wattsched.solve`.
     """
     instance = policy.applied_to(made.decision.instance)
-    result = solve(instance, formulation=policy.formulation, solver=policy.solver, **limits)
+    result = solve(instance, formulation=policy.formulation, solver=policy.solver, conflict=0.0, **limits)
     if result.unsupported:  # the decision is then another one's
         raise InputError([f"round {made.number}: solver '{policy.solver}': {result.unsupported}"])
     again = decision_of(instance, result)

@@ -29,7 +29,19 @@ INTERNAL = ("worst:", "share:", "job:", "task:", "pieces:", "cuts:")
 PROVEN = ("optimal", "infeasible")
 """Reasons to stop before any limit was reached."""
 
-PHASES = ("expand", "build", "reference", "spread", "safety", "solve", "decode", "check", "prove", "total")
+PHASES = (
+    "expand",
+    "build",
+    "reference",
+    "spread",
+    "safety",
+    "solve",
+    "decode",
+    "check",
+    "prove",
+    "conflict",
+    "total",
+)
 """Phases of a call whose seconds are counted."""
 
 # Versions before said nothing of bounds that were beyond the proof by less: they are on the solver's word.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -11,9 +11,12 @@ from pydantic import BaseModel
 
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, validated
+from wattsched.verification.certificates import proofs_of, self_evident
 from wattsched.verification.claims import Claims, gap_between, is_older, is_within, reason_of, told_apart
-from wattsched.verification.report import Proof, Report, is_finite, number
-from wattsched.verification.tree import ProveLeaf, prove_tree
+from wattsched.verification.conflicts import Conflict
+from wattsched.verification.limits import Limit
+from wattsched.verification.report import Proof, Report
+from wattsched.verification.tree import ProveLeaf
 
 InstanceT = TypeVar("InstanceT", bound=BaseModel)
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
@@ -36,6 +39,8 @@ class Rules(Generic[InstanceT, DecisionT]):
         Instance to what proves certificate prices and the leaves of certificate trees, likewise.
     sharded_prover : callable, optional
         The same from what hands shards of jobs to workers, and an instance.
+    limits : callable
+        Instance to its limits and demands, which may contradict each other; see `limits`.
     """
 
     name: str
@@ -45,6 +50,7 @@ class Rules(Generic[InstanceT, DecisionT]):
     check: Callable[[InstanceT, DecisionT], Report]
     prover: Callable[[InstanceT], ProveLeaf]
     sharded_prover: Callable[[Any, InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
+    limits: Callable[[InstanceT], Iterable[Limit]] = field(default=lambda instance: (), kw_only=True)
 
     def proving_by(self, workers: Any) -> Self:
         """Return rules whose prover runs on an `Executor` that keeps values; a ValueError if it cannot."""
@@ -112,12 +118,6 @@ class Verdict:
         return replace(self, faults=[*self.faults, f"gap: {proven} is proven, {required} is required"])
 
 
-def self_evident(prove: ProveLeaf) -> Proof | None:
-    """Return the proof, without prices, that some job can neither run nor wait; None if there is none."""
-    proof = prove({}, ())
-    return proof if proof.excess > 0 else None
-
-
 def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Verdict:
     """Check a result: its decision, its certificate, and all that it claims about them.
 
@@ -142,11 +142,13 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
     report, decision_faults = _check_decision(rules, instance, result.get("decision"))
-    proofs, without_prices = _prove_certificate(rules, instance, result.get("certificate")), None
+    certificate, without_prices = result.get("certificate"), None
+    proofs = {} if certificate is None else proofs_of(rules.prover(instance), sense, certificate)
     if not proofs and reason_of(result) == "infeasible":
         without_prices = self_evident(rules.prover(instance))
     claims = Claims(result, sense, report, proofs, without_prices is not None)
     faults += [*decision_faults, *claims.faults()]
+    faults += Conflict(rules, instance, result).faults()
     return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound", without_prices), claims.on_trust)
 
 
@@ -175,29 +177,3 @@ def _check_decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tup
         return None, [f"decision: {fault}" for fault in error.faults]
     report = rules.check(instance, decision)
     return report, report.faults
-
-
-def _prove_certificate(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
-    """Return the proofs of a certificate, by the field that claims each, the best last; empty without one."""
-    if certificate is None:
-        return {}
-    prices = certificate.get("prices") if isinstance(certificate, dict) else None
-    if not isinstance(prices, dict) or number(certificate, "bound") is None:
-        return {"bound": Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])}
-    prove = rules.prover(instance)
-    by_prices = _require_finite(prove(prices, ()))
-    if not (tree := certificate.get("tree")):
-        fault = "certificate: 'price_bound' is what prices prove beside a tree, and there is none"
-        return {"bound": by_prices if certificate.get("price_bound") is None else Proof([fault])}
-    if not isinstance(tree, list) or number(certificate, "price_bound") is None:
-        form = "a tree is a list of nodes, beside 'price_bound', a number"
-        return {"bound": Proof([f"certificate: {form}"])}
-    by_tree = _require_finite(prove_tree(prove, tree, rules.objectives[instance.objective]))
-    return {"price_bound": by_prices, "bound": by_tree}
-
-
-def _require_finite(proof: Proof) -> Proof:
-    """Return the proof, or a fault where its bound is not finite though it does not prove infeasibility."""
-    if not proof.faults and not is_finite(proof.bound) and not proof.excess > 0:
-        return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
-    return proof

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -17,6 +18,7 @@ from wattsched.report.saved import Savings
 from wattsched.report.wording import duration
 from wattsched.solving.offers import Offer
 from wattsched.solving.tradeoffs import ParetoResult
+from wattsched.solving.what_if import Sweep
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.shifting.pareto import TOTALS
 
@@ -25,10 +27,11 @@ Points = tuple[FloatArray, FloatArray]
 AMOUNTS = {"carbon": ("CO2, kg", 1e3), "energy": ("energy, kWh", J_PER_KWH), "money": ("money", 1.0)}
 """Label of a criterion, and how much of it is one of its unit."""
 MARKERS = ("o", "s", "^", "D", "v")
+_BEST = "no decision is better"
 
 
 def frontier(
-    found: ParetoResult | Mapping[str, ParetoResult] | Sequence[Outcome] | Savings | Offer,
+    found: ParetoResult | Mapping[str, ParetoResult] | Sequence[Outcome] | Savings | Offer | Sweep,
     *,
     against: Literal["energy", "carbon"] = "energy",
     ax: Axes | None = None,
@@ -37,12 +40,13 @@ def frontier(
 
     Parameters
     ----------
-    found : ParetoResult, mapping of str to ParetoResult, sequence of Outcome, Savings, or Offer
+    found : ParetoResult, mapping of str to ParetoResult, sequence of Outcome, Savings, Offer, or Sweep
         What `wattsched.pareto` gives, or several such results by name, of one criterion; each is a line.
         Or replays: a marker for each policy, the mean over its seeds with bars from the least to the most,
         and a line through those than which no other is better in both. Or savings: each policy within
         smaller and smaller budgets, relative to the baseline, likewise. Or cuts of the draw: a line for each
-        duration, and a dotted one of what no plan can beat, both as steps: plans keep smaller cuts, too.
+        duration, and a dotted one of what no plan can beat, both as steps: plans keep smaller cuts, too. Or a
+        sweep: the objective by value, and a dotted line of its bound.
     against : {"energy", "carbon"}
         Criterion of replays, of the whole cluster. Results of `pareto` have their own.
     ax : matplotlib axes, optional
@@ -68,6 +72,8 @@ def frontier(
         return finished(axes, f"mean completion time, {of}", f"energy, {of}", note, x=0.06, y=0.06)
     if isinstance(found, Offer):
         return finished(axes, "cut of the draw, kW", _draw_cuts(axes, found), y=0.06)
+    if isinstance(found, Sweep):
+        return finished(axes, found.field, _draw_sweep(axes, found), y=0.06)
     if isinstance(found, ParetoResult | Mapping):
         results = {"": found} if isinstance(found, ParetoResult) else dict(found)
         criteria = sorted({result.tradeoff for result in results.values()})
@@ -145,6 +151,17 @@ def _draw_cuts(axes: Axes, found: Offer) -> str:
         axes.plot(cut_kw[loose] / 1e3, loss[loose] / per, **hollow)
     axes.plot([], [], color=LIMIT, linestyle=":", label="no plan loses less")
     return lost
+
+
+def _draw_sweep(axes: Axes, found: Sweep) -> str:
+    """Draw the objective and its bound by value; return the objective's name."""
+    decided = [pair for pair in zip(found.values, found.results, strict=True) if pair[1].solved]
+    require_range(bool(decided), "found", "with decisions", "none")
+    values = [value for value, _ in decided]
+    costs, bounds = ([getattr(one, name) for _, one in decided] for name in ("objective", "bound"))
+    axes.plot(values, costs, marker=MARKERS[0], **Look.of(0)._asdict())
+    axes.plot(values, [math.nan if b is None else b for b in bounds], color=LIMIT, ls=":", label=_BEST)
+    return decided[0][1].objective_name
 
 
 def _draw_points(axes: Axes, number: int, name: str, points: FloatArray, line: Pattern) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wattsched.report.conflicts import print_conflict
 from wattsched.report.marginal import MarginalPrice, print_marginal
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View, view
@@ -53,6 +54,8 @@ def print_result(
     line(out, (result.instance, "bold"), f": {about}")
     line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
     _print_verdict(out, result, goal)
+    if result.conflict is not None:
+        print_conflict(out, result.conflict)
     for reason in reasons(result.dropped):
         line(out, ("left out", "yellow"), f": {reason}", indent=2)
     for fault in result.faults:

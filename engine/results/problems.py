@@ -209,6 +209,7 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.instances.sizing.validity import faults_of, strangers
     from wattsched.verification.sizing.bound import Prover
     from wattsched.verification.sizing.checker import check
+    from wattsched.verification.sizing.limits import limits_of
 
     return Problem(
         name="sizing",
@@ -223,6 +224,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         },
         check=check,
         prover=Prover,
+        limits=limits_of,
         sharded_prover=late("verification.sizing.shards:ShardedProver"),
         faults=faults_of,
         strangers=strangers,
@@ -246,6 +248,7 @@ def _shifting() -> Problem[Any, Any, Any]:
     from wattsched.formulations.shifting.scenarios import data_of, diagnose, refute
     from wattsched.instances.shifting.decision import ShiftingDecision
     from wattsched.instances.shifting.instance import OBJECTIVES, ShiftingInstance, faults_of
+    from wattsched.verification.shifting.limits import limits_of
     from wattsched.verification.shifting.scenarios import check, prover_of
 
     return Problem(
@@ -264,6 +267,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         ),
         check=check,
         prover=prover_of,
+        limits=limits_of,
         heuristics={
             "greedy": late("formulations.shifting.heuristics:greedy"),
             "carbon-blind": late("formulations.shifting.heuristics:carbon_blind"),
@@ -285,6 +289,7 @@ def _sharing() -> Problem[Any, Any, Any]:
     from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance, faults_of
     from wattsched.verification.sharing.bound import Prover
     from wattsched.verification.sharing.checker import check
+    from wattsched.verification.sharing.limits import limits_of
 
     return Problem(
         name="sharing",
@@ -299,6 +304,7 @@ def _sharing() -> Problem[Any, Any, Any]:
         safety_net="eaco",
         check=check,
         prover=Prover,
+        limits=limits_of,
         heuristics={
             "eaco": late("formulations.sharing.heuristics:eaco"),
             "fifo": late("formulations.sharing.heuristics:fifo"),

@@ -68,6 +68,56 @@ class Certificate(Strict):
     tree: list[Node] = []
 
 
+class ConflictMember(Strict):
+    """A limit that contradicts the others of its set, and what would do without it.
+
+    Attributes
+    ----------
+    limit : str
+        Where the instance states it, such as ``budgets.power_w``, ``jobs.NAME.can_wait`` or ``gpus:POOL``.
+    value : float, optional
+        As the instance states it; None for a demand that is made or not.
+    unit : str
+    needed : float, optional
+        Easier value with which the others hold; None where it was not looked for.
+    insufficient : float, optional
+        Harder value that is proven not to be enough, as a rule by 0.01 % or one GPU; None where none is.
+    enough : bool
+        Whether the whole instance has a decision then, and not only the limits of the set.
+    decision : object, optional
+        A decision with this value, or without this demand: it shows that the set needs the limit.
+    certificate : Certificate, optional
+        Proof that `insufficient` is.
+    """
+
+    limit: str
+    value: Finite | None = None
+    unit: str = ""
+    needed: Finite | None = None
+    insufficient: Finite | None = None
+    enough: bool = False
+    decision: Any = None
+    certificate: Certificate | None = None
+
+
+class Conflict(Strict):
+    """Limits and demands that contradict each other: together they leave no decision.
+
+    Attributes
+    ----------
+    members : list of ConflictMember
+    minimal : bool
+        Whether each was shown to be needed: without any one of them the others have a decision. False where
+        the time for that was over.
+    certificate : Certificate, optional
+        Proof that the instance has no decision when all other limits are left out.
+    """
+
+    members: list[ConflictMember]
+    minimal: bool
+    certificate: Certificate | None = None
+
+
 class Size(Strict):
     """Size of the program that was solved; its entries are those of rows, choice groups are no rows.
 
@@ -126,6 +176,8 @@ class Result(Strict):
         The objective, the budgets and the bound are those of the others.
     decision : object, optional
         A decision of the problem.
+    conflict : Conflict, optional
+        Limits that contradict each other where there is no decision, if such a set was found in time.
     """
 
     format: Literal["wattsched-result/2"] = "wattsched-result/2"
@@ -155,19 +207,24 @@ class Result(Strict):
     certificate: Certificate | None = None
     dropped: dict[str, str] = {}
     decision: Any = None
+    conflict: Conflict | None = None
 
     @field_validator("decision", mode="before")
     @classmethod
     def _read(cls, decision: Any, others: ValidationInfo) -> Any:
         """Decision of a document as a model of the problem."""
-        from wattsched.results.problems import problem
+        return _decision(decision, others)
 
-        if decision is None or isinstance(decision, BaseModel) or "problem" not in others.data:
-            return decision
-        try:
-            return validated(problem(others.data["problem"]).decision, decision)
-        except InputError as error:
-            raise ValueError("; ".join(error.faults)) from None
+    @field_validator("conflict")
+    @classmethod
+    def _read_members(cls, conflict: Conflict | None, others: ValidationInfo) -> Conflict | None:
+        """Decisions of its members likewise."""
+        if conflict is None:
+            return None
+        read = [
+            one.model_copy(update={"decision": _decision(one.decision, others)}) for one in conflict.members
+        ]
+        return conflict.model_copy(update={"members": read})
 
     @property
     def solved(self) -> bool:
@@ -227,3 +284,15 @@ class Result(Strict):
         from wattsched.report.terminal import recorded
 
         return recorded(lambda out: print_result(out, self), html=html)
+
+
+def _decision(decision: Any, others: ValidationInfo) -> Any:
+    """Decision as a model of the problem that a result's other fields name."""
+    from wattsched.results.problems import problem
+
+    if decision is None or isinstance(decision, BaseModel) or "problem" not in others.data:
+        return decision
+    try:
+        return validated(problem(others.data["problem"]).decision, decision)
+    except InputError as error:
+        raise ValueError("; ".join(error.faults)) from None

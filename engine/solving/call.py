@@ -20,10 +20,10 @@ from wattsched.results.problems import problem as find_problem
 from wattsched.results.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap, rounding
+from wattsched.verification.certificates import self_evident
 from wattsched.verification.claims import INTERNAL, beyond_proof
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
-from wattsched.verification.verdict import self_evident
 
 if TYPE_CHECKING:
     from wattsched.solvers.worker import Worker

@@ -36,6 +36,10 @@ _ROOT = 3
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
+# Factors of prices that may not be enough.
+_SCALES = (1.0, 1e3, 1e6)
+# So often is more asked for where that is not enough.
+_RAISES = 4
 # A bound that exceeds any cost is stated as this, which the format can hold.
 LARGEST = 1e100
 # The last digit of a limit, at such a price, is more than what is left to rounding.
@@ -146,6 +150,12 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     if not model.program.by_kind and proof.excess <= 0:
         value = np.inf if model.program.bottleneck is not None else value
         proof, nodes = by_tree(call, model, value, root=call.prove_s == 0.0)
+        for _ in range(_RAISES):
+            if not nodes or proof.bound is None or proof.excess > 0 or call.sign * proof.bound < value:
+                break
+            # Budgets may be exceeded by a tolerance, which is worth more the higher their prices are.
+            value -= 2.0 * proof.excess
+            proof, nodes = by_tree(call, model, value, root=call.prove_s == 0.0)
     if not nodes or proof.bound is None or proof.excess <= 0 or (call.prove_s == 0.0 and len(nodes) > 1):
         return None
     bound = max(-LARGEST, min(LARGEST, proof.bound))
@@ -293,8 +303,14 @@ def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
     assert model.named_prices is not None
     with call.timer.phase("prove"):
         prices, _ = dual_prices(model.program, call.timer.remaining_s())
-        nodes = [Node(prices=model.named_prices(prices))]
-        return verified(call, nodes), nodes
+        if not prices.any():  # without jobs, what stands idle can exceed a limit, or nothing be demanded
+            prices = (model.program.row_lower > 0.0).astype(float) - (model.program.row_upper < 0.0)
+        for scale in _SCALES:
+            # What no decision can have is dearer than any, where it is dear enough.
+            nodes = [Node(prices=model.named_prices(scale * prices))]
+            if (proof := verified(call, nodes)).excess > 0:
+                break
+        return proof, nodes
 
 
 def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:

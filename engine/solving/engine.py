@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -27,9 +28,12 @@ from wattsched.results.result import Result
 from wattsched.running.executors import ClusterError, Executor
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits
+from wattsched.solving import conflicts
 from wattsched.solving.call import Call
+from wattsched.solving.certificates import LARGEST
 from wattsched.solving.deadline import Uncollected, on_time
 from wattsched.solving.steps import CHECKED_AT_ONCE, decide, lacking
+from wattsched.verification.certificates import proofs_of
 
 if TYPE_CHECKING:
     from wattsched.formulations.model import Model
@@ -48,6 +52,9 @@ FAMILY = (
 _NUMBER, _WHOLE = (float, int, Real), (int, Integral)
 # Shards for each worker: what is lost with one is made again by several.
 _SHARDS = 2
+# Share of the time that is left for why there is no decision, and a gap at which any decision will do.
+_EXPLAINING, _ANY_GAP = 0.8, 0.9
+_UNTOLD = "no time was left to find limits that contradict each other"
 # What a call that is to stop may take to end by itself.
 _STOPPING_S = 0.25
 # A small round is done in a part of that but for its solver, which looks at the time, or is watched.
@@ -67,6 +74,7 @@ def solve(
     initial_solution: Result | BaseModel | None = None,
     stop: Event | None = None,
     prove: float | None = None,
+    conflict: float | None = None,
     executor: Executor | None = None,
     log: Callable[[str], None] | None = None,
 ) -> Result:
@@ -97,6 +105,9 @@ def solve(
     prove : float, optional
         Seconds, within the time limit, for a certificate tree where prices alone do not prove the gap asked
         for; 0 for none. Default: about half a second, counted in nodes so that it is the same everywhere.
+    conflict : float, optional
+        Seconds, within the time limit, for the limits that contradict each other where there is no decision;
+        0 for none. Default: 5, and none for more than 5,000 jobs.
     executor : Executor, optional
         Holds the jobs of a large round of sizing in shards (`wattsched.dask_executor`), and computes there
         what row prices ask of all of them. The answer is the same. Default: this process.
@@ -128,12 +139,15 @@ def solve(
     require("executor", executor, (Executor, NoneType), "what dask_executor gives")
     if log is not None and not callable(log):
         raise TypeError(f"log must be a function of a line, got {type(log).__name__}")
-    prove = proof_seconds(prove)
+    prove, explain_s = proof_seconds(prove), proof_seconds(conflict, "conflict")
     spread = None if executor is None else partial(_in_shards, executor)
     names = formulation, solver, objective
     hurried = limits.time_s is not None and limits.time_s < CALM_S
     with Uncollected() if hurried else nullcontext():
-        result = answered(Call(instance, names, limits, initial_solution, stop, prove, spread, log=log))
+        call = Call(instance, names, limits, initial_solution, stop, prove, spread, log=log)
+        result = answered(call)
+        if result.termination.reason == "infeasible" and explain_s != 0.0:
+            result = explained(call, result, explain_s)
         listed = find_problem(result.problem).listed(result.decision)
         return result if listed is result.decision else result.model_copy(update={"decision": listed})
 
@@ -157,6 +171,28 @@ def answered(call: Call) -> Result:
         on_stop=call.timer.stop,
         stopping_s=_STOPPING_S,
     )
+
+
+def explained(call: Call, result: Result, seconds: float | None) -> Result:
+    """Return an infeasible result with the limits that contradict each other, if they are found in time."""
+    began_s, large = time.monotonic(), call.problem.size(call.instance) > conflicts.MOST_JOBS
+    timer = call.timer.share(_EXPLAINING).at_most(conflicts.USUAL_S if seconds is None else seconds)
+    if seconds is None and large:
+        return result
+    again = partial(solve, gap=_ANY_GAP, seed=call.limits.seed, conflict=0.0, stop=call.stop)
+    found = conflicts.conflict_of(result, call.instance, call.problem, again, timer)
+    spent_s, ended = time.monotonic() - began_s, result.termination
+    if found is None and timer.over():
+        ended = ended.model_copy(update={"detail": f"{ended.detail}; {_UNTOLD}"})
+    update: dict[str, Any] = {"conflict": found, "termination": ended}
+    update["time_s"] = result.time_s | {"conflict": spent_s, "total": result.time_s["total"] + spent_s}
+    if result.claimed and found is not None and found.certificate is not None:
+        # The contradicting limits alone may be simpler to refute than all.
+        proofs = proofs_of(call.prover, result.sense, found.certificate.model_dump())
+        if not proofs["bound"].faults and proofs["bound"].excess > 0:
+            proven = {n: float(np.clip(one.bound or 0.0, -LARGEST, LARGEST)) for n, one in proofs.items()}
+            update |= {"certificate": found.certificate.model_copy(update=proven), "claimed": False}
+    return result.model_copy(update=update)
 
 
 def _polls_its_deadline(call: Call) -> bool:
@@ -300,12 +336,12 @@ def seconds_of(name: str, limit: float | None) -> float | None:
     return None if seconds == np.inf else seconds
 
 
-def proof_seconds(prove: float | None) -> float | None:
-    """Seconds for a certificate tree, None for as many as is usual; errors as of `seconds_of`."""
-    require("prove", prove, (NoneType, *_NUMBER), "a number of seconds")
-    if prove is not None and not 0.0 <= (prove := _float("prove", prove)) < np.inf:
-        raise ValueError(f"prove must be at least 0 and finite, got {prove}")
-    return prove
+def proof_seconds(seconds: float | None, name: str = "prove") -> float | None:
+    """Seconds for a proof, None for as many as is usual; errors as of `seconds_of`."""
+    require(name, seconds, (NoneType, *_NUMBER), "a number of seconds")
+    if seconds is not None and not 0.0 <= (seconds := _float(name, seconds)) < np.inf:
+        raise ValueError(f"{name} must be at least 0 and finite, got {seconds}")
+    return seconds
 
 
 def _float(name: str, value: float) -> float:

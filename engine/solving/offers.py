@@ -148,6 +148,7 @@ def offer(
             if slots := _lower(granted, horizon):
                 wishes.append((wish, granted, slots))
         require_range(bool(wishes), "signal", "one with a wish below its firm limits in the horizon", "none")
+    options.setdefault("conflict", 0.0)
     timer, calls_left = Timer(seconds_of("time_limit", time_limit)), _FIRST
 
     def plan(of: ShiftingInstance, earlier: Result | None = None) -> Result:

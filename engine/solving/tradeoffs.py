@@ -15,7 +15,8 @@ from wattsched.reading.arguments import require_types
 from wattsched.results.documents import result_of
 from wattsched.results.problems import problem
 from wattsched.results.result import Finite, Result, TerminationReport
-from wattsched.solving.engine import seconds_of, solve, sound_instance
+from wattsched.solving.engine import seconds_of, sound_instance
+from wattsched.solving.engine import solve as _solve
 from wattsched.topology.fields import Strict
 from wattsched.verification.shifting.pareto import (
     NOTHING,
@@ -111,7 +112,7 @@ def pareto(
     *,
     tradeoff: Tradeoff | None = None,
     time_limit: float | None = None,
-    solve: Callable[..., Result] = solve,
+    solve: Callable[..., Result] = _solve,
     **options: Any,
 ) -> ParetoResult:
     """Least average completion time for totals of another criterion, evenly spaced from end to end.
@@ -150,6 +151,8 @@ def pareto(
     require_known("tradeoff", against, get_args(Tradeoff))
     require_range(points >= 2, "points", "at least 2", points)
     require_forecast(horizon, against)
+    if solve is _solve:
+        options.setdefault("conflict", 0.0)
     ended: list[TerminationReport] = []
     ends: list[Result] = []
 

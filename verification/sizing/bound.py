@@ -263,7 +263,9 @@ def _bound_on_worst(
 ) -> tuple[Fraction, Fraction, Fraction, Fraction]:
     """Return bound, reach, leeway and excess, as in `Proof`, where the objective is the worst job's value."""
     if not prover.instance.jobs:
-        return Fraction(0), Fraction(0), Fraction(0), Fraction(-1)
+        # What stands idle may exceed a limit by itself.
+        fits = _capacity(charged) + _tolerated(charged) >= 0
+        return Fraction(0), Fraction(0), Fraction(0), Fraction(-1 if fits else 1)
     reach, capacity = reach_of(options, paid, allowed), _capacity(charged)
     arithmetic = options.arithmetic
     proven = reach.threshold(reach.low, capacity, arithmetic)
