@@ -44,7 +44,7 @@ _LEAST_ENTRY = 1e-12
 _LEAST_RANGE = 1e-6
 # The LP relaxation of a program with few columns is solved before presolve would be done.
 _SMALL = 5_000
-# With so many columns to a row, HiGHS's presolve may compare pairs of them for minutes, and looks at no limit.
+# With so many columns to a row, HiGHS's presolve may compare pairs of them for minutes, whatever the limit.
 _WIDE = 250
 
 
