@@ -24,7 +24,9 @@ USUAL_S = 5.0
 MOST_JOBS = 5_000
 """Jobs up to which a set is looked for where nobody asks for it."""
 
-_LEAST_S = 0.005
+LEAST_S = 0.005
+"""Seconds below which nothing more is solved."""
+
 _DOUBLINGS = 60
 # Of `STEP`, what is left of the use of a decision that is found by bisection.
 _EXACT = 1e-2
@@ -63,7 +65,7 @@ class _Search:
     def solved(self, values: Values) -> Result:
         """Result with other values of some limits: a decision, or that there is none."""
         left_s = self.timer.remaining_s()
-        if left_s is None or left_s < _LEAST_S:
+        if left_s is None or left_s < LEAST_S:
             raise _CutError
         result = self.solve(self.eased(values), time_limit=left_s)
         if not result.solved and result.termination.reason != "infeasible":

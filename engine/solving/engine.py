@@ -177,12 +177,12 @@ def explained(call: Call, result: Result, seconds: float | None) -> Result:
     """Return an infeasible result with the limits that contradict each other, if they are found in time."""
     began_s, large = time.monotonic(), call.problem.size(call.instance) > conflicts.MOST_JOBS
     timer = call.timer.share(_EXPLAINING).at_most(conflicts.USUAL_S if seconds is None else seconds)
-    if seconds is None and large:
+    if timer.over() or (seconds is None and large):
         return result
     again = partial(solve, gap=_ANY_GAP, seed=call.limits.seed, conflict=0.0, stop=call.stop)
     found = conflicts.conflict_of(result, call.instance, call.problem, again, timer)
     spent_s, ended = time.monotonic() - began_s, result.termination
-    if found is None and timer.over():
+    if found is None and (timer.remaining_s() or 0.0) < conflicts.LEAST_S:
         ended = ended.model_copy(update={"detail": f"{ended.detail}; {_UNTOLD}"})
     update: dict[str, Any] = {"conflict": found, "termination": ended}
     update["time_s"] = result.time_s | {"conflict": spent_s, "total": result.time_s["total"] + spent_s}

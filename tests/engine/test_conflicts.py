@@ -194,7 +194,7 @@ def test_a_set_that_nothing_needs_is_refused() -> None:
 def test_no_time_is_told() -> None:
     instance, result = infeasible(0)
     assert wattsched.solve(instance, conflict=0).conflict is None
-    found = wattsched.solve(instance, conflict=1e-6)
+    found = wattsched.solve(instance, conflict=0.02)
     assert found.conflict is None
     told = f"{result.termination.detail}; no time was left to find limits that contradict each other"
     assert (found.termination.reason, found.termination.detail) == ("infeasible", told)
