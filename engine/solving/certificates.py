@@ -36,6 +36,8 @@ _ROOT = 3
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
+# Factors by which prices are multiplied that might prove that there is no decision.
+_GROWTH = (1e3, 1e6)
 # A bound that exceeds any cost is stated as this, which the format can hold.
 LARGEST = 1e100
 # The last digit of a limit, at such a price, is more than what is left to rounding.
@@ -292,8 +294,14 @@ def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
     assert model.named_prices is not None
     with call.timer.phase("prove"):
         prices, _ = dual_prices(model.program, call.timer.remaining_s())
-        nodes = [Node(prices=model.named_prices(prices))]
-        return verified(call, nodes), nodes
+        named = model.named_prices(prices)
+        # Where rows cannot be kept, what prices prove grows with them; what decisions cost at most does not.
+        for factor in (1.0, *(() if model.program.bottleneck is not None else _GROWTH)):
+            nodes = [Node(prices={name: price * factor for name, price in named.items()})]
+            proof = verified(call, nodes)
+            if proof.excess > 0 or call.timer.over():
+                break
+        return proof, nodes
 
 
 def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:

@@ -1,0 +1,145 @@
+"""Explanations in words: one sentence first, then the changes and what they rest on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wattsched.formulations.sizing.data import options_of
+from wattsched.formulations.sizing.jobs import jobs_of
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.explanation import COMPLETIONS, Alternative, Explanation
+from wattsched.instances.sizing.instance import Instance
+from wattsched.reading.inputs import echo
+from wattsched.report.terminal import heading, line, table
+from wattsched.report.wording import count, duration, number, quantity
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_NAMED, MOST_LETTERS, LONGEST = 3, 40, 600
+"""Jobs that a sentence names, letters of each name, and letters of a sentence."""
+
+
+def named(name: object) -> str:
+    """Return a name of a file, printable and short."""
+    return echo(name, quote="", most=MOST_LETTERS)
+
+
+def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> str:
+    """Say in a sentence why a job waits and what would let it run."""
+    job = named(found.job)
+    ways = [words_of(one, found.job) for one in found.alternatives if one.kind != "none"]
+    would = f"it would start now with {', or with '.join(ways)}" if ways else ""
+    if found.state == "runs":
+        text = f"{job} runs: nothing keeps it waiting"
+    elif found.state == "never":
+        alone = "cannot run even if every job that may stop did"
+        text = f"{job} cannot run: it {found.reason or alone}" + (f"; {would}" if would else "")
+    elif any(one.kind == "none" for one in found.alternatives):
+        text = f"{job} could run now, and no other job would be later: the objective is no better if it does"
+    else:
+        parts = [f"{job} waits for {_needs(found, instance, decision)}", _goes_first(found, instance), would]
+        if found.cost is not None and found.cost.weight is not None:
+            own = instance.by_column().numbers("weight")[instance.by_column().place[found.job]]
+            parts.append(f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first")
+        text = "; ".join(part for part in parts if part)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def words_of(one: Alternative, job: str) -> str:
+    """Say what an alternative changes: ``8 more GPUs of A100 and 1.2 kW more``."""
+    change, parts = one.change, list[str]()
+    for pool, gpus in change.gpus.items():
+        parts.append(f"{count(gpus, 'more GPU')} of {named(pool)}")
+    if change.tenant_gpus:
+        parts.append(f"{count(change.tenant_gpus, 'more GPU')} in the quota of its tenant")
+    if change.min_gpus is not None:
+        parts.append(f"{count(change.min_gpus, 'GPU')}, fewer than it asks for")
+    if change.later:
+        now = next((one for one in one.decision.jobs if one.job == job), None)
+        at = count(now.gpus, "GPU") if now is not None else "less"
+        parts.append(f"{at} at once, though it expects to be complete sooner if it waits")
+    if change.deadline_s is not None:
+        parts.append(f"a deadline of {duration(change.deadline_s)}")
+    wider = {"pools": "any pool", "gpu_counts": "any GPU count", "frequencies_mhz": "any clock",
+             "power_limits_w": "any power limit", "batch_sizes": "any batch size"}  # fmt: skip
+    parts += [f"{wider[field]} instead of its own list" for field in change.lifted]
+    raised = {"power_w": (change.power_w, "W"), "energy_j": (change.energy_j, "J")}
+    raised["carbon_g"] = (change.carbon_g, "g of CO2")
+    parts += [f"{quantity(amount, unit)} more" for amount, unit in raised.values() if amount]
+    return " and ".join(parts)
+
+
+def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
+    """Say what the job's smallest option needs of the pool where it is soonest, and what is free there."""
+    known = jobs_of(instance)
+    options = options_of(known, np.array([known.jobs.place[found.job]]))
+    runs = np.flatnonzero(~options.waiting)
+    if instance.objective in COMPLETIONS:
+        runs = runs[options.completion_s[runs] <= known.round_s + known.best_s[options.job[0]]]
+    p = int(options.pool[runs[np.argmin(options.completion_s[runs])]])
+    pool, here = known.pools[p], runs[options.pool[runs] == p]
+    gpus = int(options.gpus[here].min())
+    nodes = instance.cluster.node_columns()
+    free = nodes.available.copy()
+    running = AssignmentColumns.from_records(decision.jobs)
+    column, place = running.coded("node"), {name: i for i, name in enumerate(nodes.names)}
+    used = set(zip(column.codes.tolist(), running.gpu.tolist(), strict=True))  # GPUs of a set are used once
+    for code, _ in used:
+        free[place[column.values[code]]] -= 1
+    mine = pool.members
+    total, most = int(free[mine].sum()), int(free[mine].max())
+    where = named(nodes.names[mine[int(np.argmax(free[mine]))]])
+    of = f" of {named(pool.name)}" if len(known.pools) > 1 else ""
+    if (total if gpus > pool.gpus_per_node or pool.capacity == "count" else most) >= gpus:
+        watts = float((options.power_w - options.idle_w)[here].min())
+        least = f"{count(gpus, 'GPU')}{of} {'are' if gpus > 1 else 'is'} free"
+        return f"{quantity(watts, 'W')} at least: {least}, but not what it takes to run there"
+    if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
+        return f"{count(gpus, 'GPU')}{of}: {total:,} of {int(nodes.available[mine].sum()):,} are free"
+    return f"{count(gpus, 'GPU')}{of} on one node: {f'at most {most} are free, on {where}' if most else 'none is free'}"
+
+
+def _goes_first(found: Explanation, instance: Instance) -> str:
+    """Name the jobs that would be later if this one ran."""
+    if found.cost is None or not found.cost.later:
+        return ""
+    jobs, later = instance.by_column(), found.cost.later
+    weights = jobs.numbers("weight")
+    names = [f"{named(name)} (weight {number(weights[jobs.place[name]])})" for name in later[:MOST_NAMED]]
+    if len(later) > MOST_NAMED:
+        return f"{', '.join(names)} and {len(later) - MOST_NAMED:,} more go first"
+    return f"{' and '.join(names)} {'goes' if len(names) == 1 else 'go'} first"
+
+
+def print_explanation(out: Console, found: Explanation, instance: Instance) -> None:
+    """Print an explanation: the sentence, the changes, and who would pay for none."""
+    line(out, found.sentence)
+    rows: list[Any] = [
+        (words_of(one, found.job) or "nothing", _others(one), "proven least" if one.proven else _short(one))
+        for one in found.alternatives
+    ]
+    if rows:
+        heading(out, "It runs with", "no other job that runs is later")
+        table(out, ["change", "other jobs that change", "proof"], rows)
+    if (cost := found.cost) is not None:
+        heading(out, "Without any change", f"the objective is {number(cost.objective, 7)} if it runs")
+        rows = [(named(name),) for name in cost.later]
+        table(out, ["later, or stopped"], rows, most=8)
+    if found.unanswered:
+        line(out, (f"not answered in time, or without a proof: {', '.join(found.unanswered)}", "dim"))
+
+
+def _others(one: Alternative) -> str:
+    """Count the jobs that do something else than decided, beside the job itself."""
+    others = len(one.decision.jobs) + len(one.decision.waiting) - 1
+    return str(others) if others > 0 else "none"
+
+
+def _short(one: Alternative) -> str:
+    """Say how much of an amount is proven to be needed."""
+    units = {"power_w": "W", "energy_j": "J", "carbon_g": "g"}
+    told = [f"at least {quantity(one.least[n], units[n])}" for n in one.change.amounts if n in units and n in one.least]
+    return ", ".join(told) or "not proven"
