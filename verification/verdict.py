@@ -142,7 +142,7 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
     report, decision_faults = _check_decision(rules, instance, result.get("decision"))
-    proofs, without_prices = _prove_certificate(rules, instance, result.get("certificate")), None
+    proofs, without_prices = prove_certificate(rules, instance, result.get("certificate")), None
     if not proofs and reason_of(result) == "infeasible":
         without_prices = self_evident(rules.prover(instance))
     claims = Claims(result, sense, report, proofs, without_prices is not None)
@@ -177,7 +177,7 @@ def _check_decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tup
     return report, report.faults
 
 
-def _prove_certificate(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
+def prove_certificate(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
     """Return the proofs of a certificate, by the field that claims each, the best last; empty without one."""
     if certificate is None:
         return {}

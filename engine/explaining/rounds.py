@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.topology.cluster import Cluster, Node
+from wattsched.topology.cluster import Cluster, Node, NodeColumns
 from wattsched.topology.column import NONE, Coded, Column
 from wattsched.topology.pools import pools_of
 
@@ -99,23 +100,21 @@ class DecidedRound:
         waiting = [name for name in self.decision.waiting if name != assignment.job]
         return Decision.model_construct(jobs=[*self.decision.jobs, assignment], waiting=waiting)
 
-    def derived(self, name: RoundName, change: Change | None = None) -> Instance:
+    def with_weight(self, weight: float) -> JobColumns:
+        """Return the jobs with another weight of the job."""
+        jobs = self.instance.by_column()
+        return _with(jobs, weight=_but(jobs.numbers("weight"), self.job, weight))
+
+    def derived(self, name: RoundName, change: Change = Change()) -> Instance:
         """Derive a round of a name, with a change of what there is or of what the job asks for."""
-        round = changed(self.instance, self.job, change or Change())
+        round = changed(self.instance, self.job, change)
         jobs = round.by_column()
-        if name == "alone":
-            stays = jobs.fixed | ~jobs.flags("can_wait")
-            stays[self.job] = True
-            jobs = _with(jobs, can_wait=_but(jobs.flags("can_wait"), self.job, False)).take(np.flatnonzero(stays))
-            names = set(jobs.names)
-            sets = [one for one in round.sets if names.issuperset(one.rates)]
-            return round.model_copy(update={"jobs": jobs, "sets": sets})
         can_wait = _but(jobs.flags("can_wait"), self.job, False)
         if name == "forced":
             return round.model_copy(update={"jobs": _with(jobs, can_wait=can_wait)})
         runs, seconds = self.outcome
         deadline_s = np.where(runs, seconds, jobs.numbers("deadline_s"))
-        if np.isfinite(self.waits_s) and not (change is not None and change.later):
+        if np.isfinite(self.waits_s) and not change.later:
             deadline_s[self.job] = np.fmin(deadline_s[self.job], self.waits_s)
         kept = _with(jobs, can_wait=can_wait & ~runs, deadline_s=deadline_s)
         if name == "kept":
@@ -163,22 +162,17 @@ def more_gpus(cluster: Cluster, pool: str, gpus: int) -> Cluster:
     last = next(one for one in pools_of(cluster) if one.name == pool)
     like = cluster.node_columns()[int(last.members[-1])]
     taken, nodes = set(cluster.node_columns().names), list[Node]()
-    while gpus > 0:
-        name = next(name for n in range(len(taken) + 1) if (name := f"new{len(nodes) + n}") not in taken)
-        broken = list(range(gpus, like.gpus)) if gpus < like.gpus else []
-        own = {"name": name, "unavailable": broken, "reserved_w": 0.0}
+    names = (name for n in count() if (name := f"new{n}") not in taken)
+    for begin in range(0, gpus, like.gpus):
+        own = {"name": next(names), "unavailable": list(range(gpus - begin, like.gpus)), "reserved_w": 0.0}
         nodes.append(like.model_copy(update=own if like.sleeps else {**own, "base_power_w": 0.0}))
-        taken.add(name)
-        gpus -= like.gpus
     domains = [
         one.model_copy(update={"members": [*one.members, *(node.name for node in nodes)]})
         if like.name in one.members
         else one
         for one in cluster.power_domains
     ]
-    columns = type(cluster.node_columns()).joined(
-        [cluster.node_columns(), type(cluster.node_columns()).from_records(nodes)]
-    )
+    columns = NodeColumns.joined([cluster.node_columns(), NodeColumns.from_records(nodes)])
     return cluster.model_copy(update={"nodes": columns, "power_domains": domains})
 
 

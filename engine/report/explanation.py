@@ -9,7 +9,7 @@ import numpy as np
 from wattsched.formulations.sizing.data import options_of
 from wattsched.formulations.sizing.jobs import jobs_of
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
-from wattsched.instances.sizing.explanation import COMPLETIONS, Alternative, Explanation
+from wattsched.instances.sizing.explanation import COMPLETIONS, Alternative, Change, Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.reading.inputs import echo
 from wattsched.report.terminal import heading, line, table
@@ -30,14 +30,14 @@ def named(name: object) -> str:
 def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> str:
     """Say in a sentence why a job waits and what would let it run."""
     job = named(found.job)
-    ways = [words_of(one, found.job) for one in found.alternatives if one.kind != "none"]
+    ways = [words_of(one, found.job) for one in found.alternatives if one.change != Change()]
     would = f"it would start now with {', or with '.join(ways)}" if ways else ""
     if found.state == "runs":
         text = f"{job} runs: nothing keeps it waiting"
     elif found.state == "never":
         alone = "cannot run even if every job that may stop did"
         text = f"{job} cannot run: it {found.reason or alone}" + (f"; {would}" if would else "")
-    elif any(one.kind == "none" for one in found.alternatives):
+    elif any(one.change == Change() for one in found.alternatives):
         text = f"{job} could run now, and no other job would be later: the objective is no better if it does"
     else:
         parts = [f"{job} waits for {_needs(found, instance, decision)}", _goes_first(found, instance), would]

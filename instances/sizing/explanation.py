@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.sizing.decision import Assignment
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
@@ -15,26 +14,31 @@ FORMAT: Literal["wattsched-explanation/1"] = "wattsched-explanation/1"
 COMPLETIONS = ("total-completion", "makespan", "max-min", "proportional")
 """Objectives in which a job that waits counts as complete after the round and its best time."""
 
-RoundName = Literal["kept", "watts", "joules", "alone", "forced"]
+LINEAR = ("total-completion", "progress", "proportional", "goodput")
+"""Objectives in which a job's weight is a factor of its own term, and of no other."""
+
+RoundName = Literal["kept", "watts", "joules", "forced"]
 """Rounds that are derived from a round and its decision; ``docs/explain.md`` defines each."""
 
 Amount = Literal["power_w", "energy_j", "carbon_g", "gpus", "tenant_gpus", "min_gpus", "deadline_s"]
-"""Fields of a change of which a least amount is proven."""
+"""Fields of a change that are amounts."""
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
+Restriction = Literal["pools", "gpu_counts", "frequencies_mhz", "power_limits_w", "batch_sizes"]
+"""Fields in which a job restricts the options of its table or model."""
 
 NEARLY = 1e-3
 """Part of an amount by which a proof may fall short of it."""
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
 
 class Change(Strict):
-    """Change of a round that lets a job run; all fields are additions, but for those of the job itself.
+    """Change of a round that lets a job run.
 
     Attributes
     ----------
     power_w, energy_j, carbon_g : float
-        By how much the budget of the round is raised.
+        By how much budgets of the round are raised.
     gpus : dict of str to int
         GPUs that pools have more, on new nodes like their last one.
     tenant_gpus : int
@@ -46,27 +50,30 @@ class Change(Strict):
     later : bool
         Whether the job takes an option with which it is complete later than if it waits for its best one.
     lifted : list of str
-        Restrictions of the job that are lifted: any pool, GPU count, clock, power limit or batch size of its
-        table or model will do.
+        Restrictions of the job that are lifted.
     """
 
     power_w: NonNegative = 0.0
-    energy_j: NonNegative = 0.0
+    energy_j: Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)] = 0.0
     carbon_g: NonNegative = 0.0
     gpus: dict[Name, Count] = {}
     tenant_gpus: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     min_gpus: Count | None = None
     deadline_s: Positive | None = None
     later: bool = False
-    lifted: list[Literal["pools", "gpu_counts", "frequencies_mhz", "power_limits_w", "batch_sizes"]] = []
+    lifted: list[Restriction] = []
 
     @property
     def amounts(self) -> dict[str, float]:
         """Amounts of the change, by the names of its fields."""
-        sums = {"gpus": sum(self.gpus.values())}
         plain = ("power_w", "energy_j", "carbon_g", "tenant_gpus", "min_gpus", "deadline_s")
-        found = {name: getattr(self, name) for name in plain} | sums
+        found = {name: getattr(self, name) for name in plain} | {"gpus": sum(self.gpus.values())}
         return {name: float(amount) for name, amount in found.items() if amount}
+
+    @property
+    def without_budgets(self) -> Change:
+        """The change with the budgets as they are."""
+        return self.model_copy(update={"power_w": 0.0, "energy_j": 0.0, "carbon_g": 0.0})
 
 
 class Proof(Strict):
@@ -89,42 +96,37 @@ class Alternative(Strict):
 
     Attributes
     ----------
-    kind : str
-        What is changed.
     decision : Difference
         What the changed round then decides otherwise.
     least : dict of str to float
-        What the proofs show that the change needs at least, by the names of its fields: GPUs first, with any
-        watts, then watts with these GPUs. For `min_gpus` the most that is possible.
-    proofs : list of Proof
+        What the proofs show that the change needs at least, by the names of its fields: GPUs at any watts,
+        watts with these GPUs. For `min_gpus` the most that is possible.
     """
 
-    kind: Literal["none", "power", "energy", "carbon", "gpus", "mixed", "quota",
-                  "size", "later", "pool", "deadline", "settings"]  # fmt: skip
     change: Change
     decision: Difference
-    least: dict[Amount, NonNegative] = {}
+    least: dict[Amount, Annotated[float, Field(ge=0, le=1e18)]] = {}
     proofs: list[Proof] = []
 
     @property
     def proven(self) -> bool:
         """True if nothing less of what is changed would do, but for a thousandth of an amount."""
-        return all(self.least.get(name, -1.0) >= amount * (1 - NEARLY) for name, amount in self.change.amounts.items())
+        amounts = self.change.amounts.items()
+        least = all(self.least.get(name, -1.0) >= amount * (1 - NEARLY) for name, amount in amounts)
+        return least and (bool(self.proofs) or not self.change.lifted)
 
 
 class Cost(Strict):
-    """Price of letting the job run although nothing else is changed: others stop, shrink, or run later.
+    """Price of letting the job run although nothing is changed: others stop, shrink, or run later.
 
     Attributes
     ----------
     later : list of str
-        Jobs that are complete later than decided, the worst first, or stop.
+        Jobs that are complete later than decided, or stop; those first that lose most weighted time.
     objective, bound : float
-        Of the round in which the job must run; the decision's own objective is better by the difference.
+        Of the round in which the job must run, and what its certificate proves.
     weight : float, optional
-        With this weight, a decision in which the job runs is as good as any in which it waits.
-    least_weight : float, optional
-        Below this weight every decision in which the job runs is worse.
+        With this weight of the job, this decision is as good as any in which it waits.
     """
 
     decision: Difference
@@ -133,7 +135,6 @@ class Cost(Strict):
     bound: Finite | None = None
     certificate: dict[str, Any] | None = None
     weight: Positive | None = None
-    least_weight: NonNegative | None = None
 
 
 class Explanation(Strict):
@@ -144,16 +145,13 @@ class Explanation(Strict):
     instance, digest, objective_name
         Of the round, as its result has them.
     state : {"runs", "waits", "never"}
-        ``never``: it cannot run even if no other job did that may stop.
-    sentence : str
+        ``never``: it cannot run now, whatever the others do.
     reason : str
-        Why it never runs, where that needs no proof.
-    alternatives : list of Alternative
-    cost : Cost, optional
+        Why it has no option, where it has none.
     proof : Proof, optional
-        That it never runs.
+        That it cannot run.
     unanswered : list of str
-        Kinds of changes that were not looked at in time, or of which no proof was found.
+        What was not found in time.
     """
 
     format: Literal["wattsched-explanation/1"] = FORMAT
@@ -168,18 +166,3 @@ class Explanation(Strict):
     cost: Cost | None = None
     proof: Proof | None = None
     unanswered: list[str] = []
-
-
-def is_explanation(document: Any) -> bool:
-    """True if a parsed document is an explanation."""
-    return isinstance(document, dict) and document.get("format") == FORMAT
-
-
-def explanation_of(document: Any, source: str = "") -> Explanation:
-    """Validate a parsed document as an explanation; an InputError has one line for each fault."""
-    if not is_explanation(document):
-        found = document.get("format") if isinstance(document, dict) else None
-        raise InputError([f"format: expected '{FORMAT}', found {shown(found)}"], source)
-    read: BaseModel = validated(Explanation, document, source)
-    assert isinstance(read, Explanation)
-    return read
