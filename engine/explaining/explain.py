@@ -13,11 +13,12 @@ from wattsched.explaining.rounds import DecidedRound
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
-from wattsched.instances.errors import require, require_known, require_range
+from wattsched.instances.errors import require, require_range
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.explanation import LINEAR, Cost, Explanation, Proof
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import LARGEST_WEIGHT
+from wattsched.reading.inputs import echo, meant
 from wattsched.report.explanation import sentence_of
 from wattsched.results.documents import answer_of, read_document
 from wattsched.results.result import Result
@@ -67,7 +68,9 @@ def explain(
     if isinstance(answer, str | Path):
         given = answer_of(read_document(answer), problem.name, str(answer))
     require("answer", given, (Result, Decision), "a result or a decision of sizing")
-    require_known("job", job, round.by_column().place)
+    require("job", job, (str,), "a name")
+    if job not in round.by_column().place:
+        raise ValueError(f"job: {echo(job)} is not in the round{meant(job, round.by_column().names)}")
     decision, bound = given, None
     if isinstance(given, Result):
         require_range(given.decision is not None, "answer", "a decision to explain", given.termination.reason)

@@ -57,10 +57,6 @@ def words_of(one: Alternative, job: str) -> str:
         parts.append(f"{count(change.tenant_gpus, 'more GPU')} in the quota of its tenant")
     if change.min_gpus is not None:
         parts.append(f"{count(change.min_gpus, 'GPU')}, fewer than it asks for")
-    if change.later:
-        now = next((one for one in one.decision.jobs if one.job == job), None)
-        at = count(now.gpus, "GPU") if now is not None else "less"
-        parts.append(f"{at} at once, though it expects to be complete sooner if it waits")
     if change.deadline_s is not None:
         parts.append(f"a deadline of {duration(change.deadline_s)}")
     wider = {"pools": "any pool", "gpu_counts": "any GPU count", "frequencies_mhz": "any clock",
@@ -69,6 +65,9 @@ def words_of(one: Alternative, job: str) -> str:
     raised = {"power_w": (change.power_w, "W"), "energy_j": (change.energy_j, "J")}
     raised["carbon_g"] = (change.carbon_g, "g of CO2")
     parts += [f"{quantity(amount, unit)} more" for amount, unit in raised.values() if amount]
+    if change.later:
+        now = next((found for found in one.decision.jobs if found.job == job), None)
+        parts.append(f"{'fewer GPUs' if now is None else count(now.gpus, 'GPU')}, sooner complete if it waits")
     return " and ".join(parts)
 
 
@@ -98,8 +97,8 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
         least = f"{count(gpus, 'GPU')}{of} {'are' if gpus > 1 else 'is'} free"
         return f"{quantity(watts, 'W')} at least: {least}, but not what it takes to run there"
     if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
-        return f"{count(gpus, 'GPU')}{of}: {total:,} of {int(nodes.available[mine].sum()):,} are free"
-    return f"{count(gpus, 'GPU')}{of} on one node: {f'at most {most} are free, on {where}' if most else 'none is free'}"
+        return f"{count(gpus, 'GPU')}{of}: {total:,} of {int(nodes.available[mine].sum()):,} free"
+    return f"{count(gpus, 'GPU')}{of} on one node: {f'{most} of them free on {where}' if most else 'none is free'}"
 
 
 def _goes_first(found: Explanation, instance: Instance) -> str:
@@ -114,7 +113,7 @@ def _goes_first(found: Explanation, instance: Instance) -> str:
     return f"{' and '.join(names)} {'goes' if len(names) == 1 else 'go'} first"
 
 
-def print_explanation(out: Console, found: Explanation, instance: Instance) -> None:
+def print_explanation(out: Console, found: Explanation) -> None:
     """Print an explanation: the sentence, the changes, and who would pay for none."""
     line(out, found.sentence)
     rows: list[Any] = [

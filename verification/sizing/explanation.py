@@ -1,7 +1,6 @@
-"""Check explanations of why a job waits: rebuild each derived round, and prove again what is said of it.
+"""Check an explanation of why a job waits: build each derived round anew, and prove again what is said of it.
 
-The rounds are built from ``docs/explain.md`` alone; no code of `explaining`, formulations or solvers takes
-part in it.
+The rounds are those of ``docs/explain.md``; no code of `explaining`, formulations or solvers takes part in it.
 """
 
 from __future__ import annotations
@@ -15,45 +14,42 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.digest import digest_of
-from wattsched.instances.sizing.decision import Assignment, Decision
+from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.explanation import Alternative, Change, Cost, Difference, Explanation, Proof
 from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
-from wattsched.instances.sizing.validity import faults_of as faults_of_instance
+from wattsched.instances.sizing.validity import faults_of
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster, Node, NodeColumns
 from wattsched.topology.column import NONE, Coded
 from wattsched.verification.report import TOLERANCE, Report
 from wattsched.verification.report import Proof as Proven
-from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.checker import check
-from wattsched.verification.sizing.configurations import JobConfigurations, lasts_s
+from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.gpus import UNKNOWN, Assigned
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.outcomes import UNSAID, WAITS, outcomes_of
 from wattsched.verification.sizing.pools import places_of, pools_of
-from wattsched.verification.sizing.rows import rows_of
 from wattsched.verification.verdict import Rules, prove_certificate
 
 WAITING_COUNTS = {"total-completion", "makespan", "max-min", "proportional"}
 """Objectives by which a job that waits is complete after the round and its best time."""
 
+WEIGHT_SCALES = {"total-completion", "progress", "proportional", "goodput"}
+"""Objectives in which the weight of a job is a factor of what it does, and of nothing else."""
+
 BUDGETS = ("power_w", "energy_j", "carbon_g")
 EARLIER = 2e-5
-"""Part of a deadline by which the one that is proven too early may be earlier."""
+"""Part of a deadline by which one may be earlier that is proven to be too early."""
 
 
 class ExplanationChecker:
-    """Checks one explanation against its round and the decision that is explained.
+    """Checks an explanation against its round, which is of its objective, and a valid decision.
 
     Parameters
     ----------
     rules : Rules
         Of sizing.
-    instance : Instance
-        With the objective of the decision.
-    decision : Decision
-        Valid.
     bound : float, optional
         Proven bound on the objective of all decisions of the round.
     """
@@ -76,18 +72,16 @@ class ExplanationChecker:
         found, name = self.explanation, self.explanation.job
         if found.instance != self.instance.name or found.digest != digest_of(self.instance):
             yield "digest: the explanation is of another instance, or it was changed since"
-            return
-        if found.objective_name != self.instance.objective:
-            yield f"objective_name: the decision is of '{self.instance.objective}', not of '{found.objective_name:.80}'"
-            return
-        if name not in self.instance.by_column().place:
+        elif found.objective_name != self.instance.objective:
+            yield f"objective_name: is '{found.objective_name:.80}', the decision's '{self.instance.objective}'"
+        elif name not in self.instance.by_column().place:
             yield f"job: '{name:.80}' is not in the instance"
-            return
-        yield from self._state()
-        for number, one in enumerate(found.alternatives):
-            yield from (f"alternatives[{number}]: {fault}" for fault in self._alternative(one))
-        if found.cost is not None:
-            yield from (f"cost: {fault}" for fault in self._cost(found.cost))
+        else:
+            yield from self._state()
+            for number, one in enumerate(found.alternatives):
+                yield from (f"alternatives[{number}]: {fault}" for fault in self._alternative(one))
+            if found.cost is not None:
+                yield from (f"cost: {fault}" for fault in self._cost(found.cost))
 
     @property
     def job(self) -> int:
@@ -97,361 +91,271 @@ class ExplanationChecker:
     def _state(self) -> Iterator[str]:
         """Yield a fault where the job does not do what is said of it."""
         found, runs = self.explanation, self.explanation.job in self.running
+        dropped = found.job in decided(self.instance).left_out
         if runs != (found.state == "runs"):
             yield f"state: '{found.state}' is said of a job that {'runs' if runs else 'waits'}"
-        if found.state == "runs" and (found.alternatives or found.cost is not None):
+        elif runs and (found.alternatives or found.cost or found.proof):
             yield "state: the job runs, there is nothing to change"
-        dropped = found.job in decided(self.instance).left_out
-        if dropped and found.state != "never":
+        elif dropped and found.state != "never":
             yield "state: the job has no option, so it never runs"
-        if found.state != "never":
-            if found.proof is not None:
-                yield "proof: is only of a job that never runs"
-            return
-        if not dropped:
-            if found.proof is None or found.proof.round != "alone" or found.proof.change != Change():
+        elif found.state == "never" and not dropped:
+            impossible = found.proof is not None and found.proof.round == "forced" and found.proof.change == Change()
+            if not impossible or found.proof is None or not self._proven(found.proof).excess > 0:
                 yield "state: nothing proves that the job never runs"
-            else:
-                yield from self._impossible(found.proof)
+        elif found.proof is not None:
+            yield "proof: needs a job that never runs although it has options"
+        if bool(found.reason) != (dropped and not runs):
+            yield "reason: is one why a job has no option, and for no other job"
 
     # -- derived rounds ----------------------------------------------------------------------------------
 
-    @cached_property
-    def seconds(self) -> tuple[FloatArray, JobConfigurations]:
-        """Seconds to completion of each job by the decision, infinite for waiting, and the configurations."""
-        return self._seconds_of(self.decision)
-
-    def _seconds_of(self, decision: Decision) -> tuple[FloatArray, JobConfigurations]:
-        pools = pools_of(self.instance.cluster)
-        of = JobConfigurations(self.instance, pools)
-        assigned = Assigned(decision, of.jobs.place, pools, places_of(self.instance.cluster))
+    def _seconds_of(self, decision: Decision) -> FloatArray:
+        """Seconds to completion of each job by a decision of the round, infinite for waiting."""
+        of, places = self.configurations, places_of(self.instance.cluster)
+        assigned = Assigned(decision, of.jobs.place, of.pools, places)
         waits = np.fromiter(map(of.jobs.place.get, decision.waiting, repeat(UNKNOWN)), np.int64)
         said = np.full(len(of.jobs) + 1, UNSAID)
         said[waits], said[assigned.job] = WAITS, np.arange(len(assigned.job))
         outcomes, _ = outcomes_of(of, assigned, said[:-1], np.arange(len(of.jobs)))
         found = np.full(len(of.jobs), math.inf)
         found[outcomes.jobs[outcomes.runs]] = outcomes.completion_s[outcomes.runs]
-        return found, of
+        return found
+
+    @cached_property
+    def configurations(self) -> JobConfigurations:
+        """Configurations of all jobs of the round."""
+        return JobConfigurations(self.instance, pools_of(self.instance.cluster))
+
+    @cached_property
+    def seconds(self) -> FloatArray:
+        """Seconds to completion of each job by the decision that is explained, infinite for waiting."""
+        return self._seconds_of(self.decision)
+
+    @cached_property
+    def waits_s(self) -> FloatArray:
+        """Seconds to completion of each job if it waits, infinite without options."""
+        return self.instance.round_s + self.configurations.best_s
 
     @cached_property
     def short_s(self) -> float:
         """Length of the round of watts: half of the shortest time to completion without a restart."""
-        _, of = self.seconds
-        work, alone_s = of.jobs.numbers("remaining_work"), of.best_s - of.start_s
-        alone_s = np.where(np.isfinite(of.best_s), work / np.where(np.isfinite(alone_s), of.best_rate, 1.0), math.inf)
+        of = self.configurations
+        work, best_rate = of.jobs.numbers("remaining_work"), np.zeros(len(of.start) - 1)
+        np.maximum.at(best_rate, of.every.kind, of.every.rate)
+        with np.errstate(divide="ignore"):
+            alone_s = work / best_rate[of.kind]
         sets = (work[of.jobs.place[job]] / rate for one in self.instance.sets for job, rate in one.rates.items())
-        shortest = min([*alone_s.tolist(), *sets])
-        return 0.5 * shortest if math.isfinite(shortest) else 0.5 * self.instance.round_s
+        shortest_s = min([*alone_s.tolist(), *sets])
+        return 0.5 * (shortest_s if math.isfinite(shortest_s) else self.instance.round_s)
 
     def derived(self, name: str, change: Change) -> Instance:
         """Derive a round by its name; a ValueError for a change that the round cannot have."""
         of = self._changed(change)
         jobs, x = of.by_column(), self.job
         can_wait, deadline_s = jobs.flags("can_wait").copy(), jobs.numbers("deadline_s").copy()
-        must = jobs.fixed | ~can_wait
         can_wait[x] = False
-        if name == "alone":
-            must[x] = True
-            rest = _replaced(jobs, can_wait=can_wait).take(np.flatnonzero(must))
-            sets = [one for one in of.sets if set(one.rates) <= set(rest.names)]
-            return of.model_copy(update={"jobs": rest, "sets": sets})
         if name == "forced":
             return of.model_copy(update={"jobs": _replaced(jobs, can_wait=can_wait)})
-        seconds, configurations = self.seconds
-        for j in np.flatnonzero(np.isfinite(seconds)).tolist():
-            can_wait[j], deadline_s[j] = False, seconds[j]
-        if self.instance.objective in WAITING_COUNTS and not change.later:
-            waits_s = self.instance.round_s + float(configurations.best_s[x])
-            if math.isfinite(waits_s):
-                deadline_s[x] = min(waits_s, math.inf if math.isnan(deadline_s[x]) else deadline_s[x])
+        runs = np.isfinite(self.seconds)
+        can_wait[runs], deadline_s[runs] = False, self.seconds[runs]
+        if self.instance.objective in WAITING_COUNTS and not change.later and math.isfinite(self.waits_s[x]):
+            deadline_s[x] = np.nanmin([deadline_s[x], self.waits_s[x]])
         kept = _replaced(jobs, can_wait=can_wait, deadline_s=deadline_s)
         if name == "kept":
             return of.model_copy(update={"jobs": kept})
-        kept = _replaced(kept, change_cost=np.zeros(len(kept)))
-        watts = name == "watts"
-        budgets = Budgets() if watts else of.budgets.model_copy(update={"energy_j": None, "carbon_g": None})
-        new: dict[str, Any] = {"jobs": kept, "budgets": budgets, "objective": "energy", "uncertainty": None}
-        if watts:
+        new: dict[str, Any] = {"objective": "energy", "uncertainty": None}
+        new["jobs"] = _replaced(kept, change_cost=np.zeros(len(kept)))
+        new["budgets"] = of.budgets.model_copy(update={"energy_j": None, "carbon_g": None})
+        if name == "watts":
             none = {"energy_j": None, "carbon_g": None}
             new["tenants"] = {tenant: one.model_copy(update=none) for tenant, one in of.tenants.items()}
-            new["round_s"] = self.short_s
+            new |= {"budgets": Budgets(), "round_s": self.short_s}
         return of.model_copy(update=new)
 
     def _changed(self, change: Change) -> Instance:
         """Return the round with a change; a ValueError for one that it cannot have."""
         of, jobs, x = self.instance, self.instance.by_column(), self.job
-        raised = {
-            name: limit + getattr(change, name) for name, limit in of.budgets if name in BUDGETS and limit is not None
-        }
+        limits = {name: limit for name, limit in of.budgets if name in BUDGETS and limit is not None}
+        raised = {name: limit + getattr(change, name) for name, limit in limits.items()}
         new: dict[str, Any] = {"budgets": of.budgets.model_copy(update=raised)}
-        if change.gpus:
-            cluster = of.cluster
-            for pool, gpus in change.gpus.items():
-                cluster = _grown(cluster, pool, gpus)
-            new["cluster"] = cluster
+        for pool, gpus in change.gpus.items():
+            new["cluster"] = _grown(new.get("cluster", of.cluster), pool, gpus)
         if change.tenant_gpus:
             owner = jobs.coded("tenant").at(x)
-            if owner not in of.tenants or of.tenants[owner].gpus is None:
+            if owner not in of.tenants or (quota := of.tenants[owner].gpus) is None:
                 raise ValueError("tenant_gpus: the job's tenant has no quota of GPUs")
-            more = (of.tenants[owner].gpus or 0) + change.tenant_gpus
-            new["tenants"] = {**of.tenants, owner: of.tenants[owner].model_copy(update={"gpus": more})}
+            own_quota = of.tenants[owner].model_copy(update={"gpus": quota + change.tenant_gpus})
+            new["tenants"] = {**of.tenants, owner: own_quota}
         own: dict[str, Any] = {}
-        if change.min_gpus is not None:
-            if not change.min_gpus <= int(jobs.counts("min_gpus")[x]):
-                raise ValueError("min_gpus: is above what the job asks for")
-            own["min_gpus"] = jobs.counts("min_gpus").copy()
-            own["min_gpus"][x] = change.min_gpus
-        if change.deadline_s is not None:
-            own["deadline_s"] = jobs.numbers("deadline_s").copy()
-            if not change.deadline_s >= own["deadline_s"][x]:
-                raise ValueError("deadline_s: the job has none, or a later one")
-            own["deadline_s"][x] = change.deadline_s
+        for name, asked in (("min_gpus", jobs.counts("min_gpus")), ("deadline_s", jobs.numbers("deadline_s"))):
+            if (value := getattr(change, name)) is not None:
+                if not (value <= asked[x] if name == "min_gpus" else value >= asked[x]):
+                    raise ValueError(f"{name}: {value:.9g} is no less than what the job asks for")
+                own[name] = asked.copy()
+                own[name][x] = value
         for field in change.lifted:
-            codes = jobs.coded(field).codes.copy()
-            codes[x] = NONE
-            own[field] = Coded(codes, jobs.coded(field).values)
-        if own:
-            new["jobs"] = _replaced(jobs, **own)
-        changed = of.model_copy(update=new)
-        if (change.gpus or own) and (faults := faults_of_instance(changed)):
+            column = jobs.coded(field)
+            own[field] = Coded(np.where(np.arange(len(jobs)) == x, NONE, column.codes), column.values)
+        changed = of.model_copy(update={**new, **({"jobs": _replaced(jobs, **own)} if own else {})})
+        if (change.gpus or own) and (faults := faults_of(changed)):
             raise ValueError(f"the changed round has a fault: {faults[0]}")
         return changed
 
     # -- claims ------------------------------------------------------------------------------------------
 
     def _merged(self, difference: Difference) -> Decision:
-        """Return the decision with what differs; a job may be named only once."""
-        new = {one.job: one for one in difference.jobs}
-        jobs: list[Assignment] = [one for one in self.running.values() if one.job not in new]
-        jobs = [one for one in jobs if one.job not in set(difference.waiting)] + difference.jobs
-        waiting = [name for name in self.decision.waiting if name not in new]
-        return Decision(jobs=jobs, waiting=[*waiting, *difference.waiting])
+        """Return the decision with what differs."""
+        named = {one.job for one in difference.jobs} | set(difference.waiting)
+        jobs = [one for name, one in self.running.items() if name not in named]
+        waiting = [name for name in self.decision.waiting if name not in named]
+        return Decision(jobs=[*jobs, *difference.jobs], waiting=[*waiting, *difference.waiting])
 
-    def _decides(self, round: Instance, difference: Difference) -> tuple[Report, Iterator[str]]:
-        """Check a decision of a derived round in which the job runs."""
-        report = check(round, self._merged(difference))
-        runs = any(one.job == self.explanation.job for one in difference.jobs)
-        return report, iter([*([] if runs else ["decision: the job does not run in it"]), *report.faults])
+    def _decision_faults(self, report: Report, difference: Difference) -> Iterator[str]:
+        """Yield the faults of a decision of a derived round, in which the job must run."""
+        if all(one.job != self.explanation.job for one in difference.jobs):
+            yield "decision: the job does not run in it"
+        yield from report.faults
 
     def _alternative(self, one: Alternative) -> Iterator[str]:
         """Yield the faults of an alternative: of its decision, its proofs, and the least amounts they prove."""
+        least = dict[str, float]()
         try:
-            _, faults = self._decides(self.derived("kept", one.change), one.decision)
+            report = check(self.derived("kept", one.change), self._merged(one.decision))
+            yield from self._decision_faults(report, one.decision)
+            for number, proof in enumerate(one.proofs):
+                proven = self._proven(proof)
+                yield from (f"proofs[{number}]: {fault}" for fault in proven.faults)
+                if not proven.faults:
+                    shown = self._least(one, proof, proven)
+                    if not shown:
+                        yield f"proofs[{number}]: shows nothing of this change"
+                    least |= shown
         except ValueError as error:
             yield f"change: {error}"
             return
-        yield from faults
-        bare = one.change.model_copy(update=dict.fromkeys(BUDGETS, 0.0))
-        least, facts = dict[str, float](), list[str]()
-        for number, proof in enumerate(one.proofs):
-            try:
-                proven = self._proven(proof)
-            except ValueError as error:
-                facts.append(f"proofs[{number}]: {error}")
-                continue
-            facts += [f"proofs[{number}]: {fault}" for fault in proven.faults]
-            if not proven.faults:
-                self._take(least, one.change, bare, proof, proven)
-        yield from facts
-        amounts = one.change.amounts
         for name, claimed in one.least.items():
-            if name not in amounts:
+            limit = getattr(self.instance.budgets, name, None) or 0.0  # decisions are checked no closer
+            if name not in one.change.amounts:
                 yield f"least: '{name}' is not changed"
-            elif claimed > least.get(name, 0.0) + self._tolerance(name):
+            elif claimed > least.get(name, -math.inf) + TOLERANCE * limit:
                 yield f"least: {claimed:.9g} is claimed of '{name}', {least.get(name, 0.0):.9g} is proven"
-            elif name in ("min_gpus", "deadline_s", "gpus", "tenant_gpus") and claimed != amounts[name]:
-                yield f"least: {claimed:.9g} of '{name}' is not the change's {amounts[name]:.9g}"
-        if one.change.lifted and one.proofs and "lifted" not in least:
-            yield "proofs: do not show that what is lifted is needed"
 
-    def _take(
-        self, least: dict[str, float], change: Change, bare: Change, proof: Proof, proven: Proven
-    ) -> None:
-        """Add what a proof shows that a change needs at least."""
-        impossible, tried = proven.excess > 0, proof.change
-        if not impossible:
-            if tried == bare and proof.round == "watts" and self.instance.budgets.power_w is not None:
-                least["power_w"] = max(0.0, self._watts(proof, proven) - self.instance.budgets.power_w)
-            if tried == bare and proof.round == "joules":
-                joules = self._joules(proof, proven)
-                if self.instance.budgets.energy_j is not None:
-                    least["energy_j"] = max(0.0, joules - self.instance.budgets.energy_j)
-                if self.instance.budgets.carbon_g is not None:
-                    grams = joules * (self.instance.carbon_g_per_kwh or 0.0) / 3.6e6
-                    least["carbon_g"] = max(0.0, grams - self.instance.budgets.carbon_g)
-            return
-        if proof.round not in ("kept", "watts"):
-            return
-        if change.lifted and tried == bare.model_copy(update={"lifted": []}):
-            least["lifted"] = 1.0
-        if proof.round == "watts" and len(change.gpus) == 1:
-            (pool, gpus), fewer = next(iter(change.gpus.items())), sum(tried.gpus.values())
-            if tried == bare.model_copy(update={"gpus": {pool: fewer} if fewer else {}}) and fewer < gpus:
-                least["gpus"] = max(least.get("gpus", 0.0), fewer + 1.0)
-        if proof.round == "watts" and tried == bare.model_copy(update={"tenant_gpus": tried.tenant_gpus}):
-            if tried.tenant_gpus < change.tenant_gpus:
-                least["tenant_gpus"] = max(least.get("tenant_gpus", 0.0), tried.tenant_gpus + 1.0)
-        if proof.round == "kept" and change.min_gpus is not None and tried.min_gpus == change.min_gpus + 1:
-            if tried == bare.model_copy(update={"min_gpus": tried.min_gpus}):
-                least["min_gpus"] = float(change.min_gpus)
-        if proof.round == "kept" and change.deadline_s is not None and tried.deadline_s is not None:
-            if tried == bare.model_copy(update={"deadline_s": tried.deadline_s}):
-                if tried.deadline_s >= change.deadline_s * (1 - EARLIER):
-                    least["deadline_s"] = change.deadline_s
+    def _least(self, one: Alternative, proof: Proof, proven: Proven) -> dict[str, float]:
+        """Amounts that a change needs at least, as a proof shows; of `lifted` 1 if it is needed."""
+        bare, tried, amounts = one.change.without_budgets, proof.change, one.change.amounts
+        if proven.excess > 0:
+            # Without a decision at any watts, or with the budgets as they are and nothing else is changed.
+            if proof.round != "watts" and (proof.round != "kept" or bare != one.change):
+                return {}
+            fewer = sum(tried.gpus.values())
+            less = {
+                "gpus": (fewer + 1.0, tried.gpus.keys() <= bare.gpus.keys() and len(bare.gpus) == 1),
+                "tenant_gpus": (tried.tenant_gpus + 1.0, True),
+                "min_gpus": ((tried.min_gpus or math.inf) - 1.0, tried.min_gpus is not None),
+                "deadline_s": (amounts.get("deadline_s", 0.0), self._just_too_early(one.change, tried)),
+                "lifted": (1.0, not tried.lifted),
+            }
+            return {
+                name: amount
+                for name, (amount, holds) in less.items()
+                if getattr(bare, name) not in (None, 0, {}, [])
+                and holds
+                and tried == bare.model_copy(update={name: getattr(tried, name)})
+                and (name == "lifted" or amount <= amounts[name])
+            }
+        if tried != bare or proof.round not in ("watts", "joules"):
+            return {}
+        # The objective counts what is used beyond what is used whatever is decided.
+        report = check(self.derived(proof.round, tried), self._merged(one.decision))
+        reach = proven.bound if proven.reach is None else proven.reach
+        assert reach is not None
+        beyond = reach - (report.objective or 0.0)
+        if proof.round == "watts":
+            used = {"power_w": report.totals["power_w"] + beyond / self.short_s}
+        else:
+            grams = (self.instance.carbon_g_per_kwh or 0.0) / 3.6e6
+            joules = report.totals["energy_j"] + beyond
+            used = {"energy_j": joules, "carbon_g": joules * grams}
+        limits = {name: getattr(self.instance.budgets, name) for name in used}
+        return {name: max(0.0, used[name] - (math.inf if limits[name] is None else limits[name])) for name in used}
 
-    def _tolerance(self, name: str) -> float:
-        """Amount of a budget by which a proof may fall short: decisions are checked no closer."""
-        limit = getattr(self.instance.budgets, name, None)
-        return 0.0 if limit is None else TOLERANCE * limit
+    @staticmethod
+    def _just_too_early(change: Change, tried: Change) -> bool:
+        """True if the deadline that was tried is all but that of a change."""
+        if change.deadline_s is None or tried.deadline_s is None:
+            return False
+        return change.deadline_s * (1 - EARLIER) <= tried.deadline_s < change.deadline_s
 
     def _proven(self, proof: Proof) -> Proven:
         """Prove a certificate of a derived round again; a ValueError for a change that the round cannot have."""
-        round = self.derived(proof.round, proof.change)
-        return self._prove(round, proof.certificate)
+        return self._prove(self.derived(proof.round, proof.change), proof.certificate)
 
     def _prove(self, round: Instance, certificate: Any) -> Proven:
-        """Prove a certificate, which may claim no better bound than its prices lead to."""
+        """Prove a certificate again, which may claim no better bound than that."""
         found = prove_certificate(self.rules, round, certificate)["bound"]
         if found.faults or found.excess > 0 or found.bound is None:
             return found
         sign = 1.0 if self.rules.objectives[round.objective] == "min" else -1.0
-        reach, claimed = found.bound if found.reach is None else found.reach, certificate["bound"]
-        if sign * (claimed - reach) > 0:
-            fault = f"certificate: claims the bound {claimed:.12g}, its prices prove {found.bound:.12g}"
-            return Proven([fault])
+        if sign * (certificate["bound"] - (found.bound if found.reach is None else found.reach)) > 0:
+            claims = f"certificate: claims the bound {certificate['bound']:.12g}"
+            return Proven([f"{claims}, its prices prove {found.bound:.12g}"])
         return found
 
-    def _impossible(self, proof: Proof) -> Iterator[str]:
-        """Yield a fault where a certificate does not prove that a derived round has no decision."""
-        proven = self._proven(proof)
-        yield from (f"proof: {fault}" for fault in proven.faults)
-        if not proven.faults and not proven.excess > 0:
-            yield "proof: leaves room for a decision"
-
-    def _watts(self, proof: Proof, proven: Proven) -> float:
-        """Least draw of the cluster that a round of watts proves."""
-        round = self.derived(proof.round, proof.change)
-        unlimited = round.model_copy(update={"budgets": Budgets(power_w=1e15)})
-        row = rows_of(unlimited, JobConfigurations(unlimited, pools_of(unlimited.cluster)))["power_w"]
-        reach = proven.reach if proven.reach is not None else proven.bound
-        return float(row.standing) + float(reach or 0.0) / self.short_s
-
-    def _joules(self, proof: Proof, proven: Proven) -> float:
-        """Least energy, in the scope of the budgets, that a round of joules proves."""
-        round = self.derived(proof.round, proof.change)
-        budgets = round.budgets.model_copy(update={"energy_j": 1e18})
-        unlimited = round.model_copy(update={"budgets": budgets})
-        row = rows_of(unlimited, JobConfigurations(unlimited, pools_of(unlimited.cluster)))["energy_j"]
-        reach = proven.reach if proven.reach is not None else proven.bound
-        return float(row.standing) + float(reach or 0.0)
-
-    # -- what it costs others ----------------------------------------------------------------------------
-
     def _cost(self, cost: Cost) -> Iterator[str]:
-        """Yield the faults of what is said of a round in which the job must run."""
-        round = self.derived("forced", Change())
-        report, faults = self._decides(round, cost.decision)
-        told = list(faults)
-        yield from told
-        if told or report.objective is None:
+        """Yield the faults of what is said of the round in which the job must run."""
+        round, decision = self.derived("forced", Change()), self._merged(cost.decision)
+        report = check(round, decision)
+        faults = [*self._decision_faults(report, cost.decision)]
+        yield from faults
+        if faults or report.objective is None:
             return
         if abs(report.objective - cost.objective) > TOLERANCE * max(1e-9, abs(report.objective)):
             yield f"objective: {cost.objective:.9g} is claimed, recomputed {report.objective:.9g}"
-        if sorted(self._later(cost)) != sorted(cost.later):
+        before, after = self.seconds, self._seconds_of(decision)
+        before, after = (np.where(np.isinf(one), self.waits_s, one) for one in (before, after))
+        later = {round.by_column().names[j] for j in np.flatnonzero(after > before * (1 + 1e-9)).tolist()}
+        if len(cost.later) != len(later) or set(cost.later) != later:
             yield "later: these are not the jobs that are complete later, or stop"
-        proven = None
         if cost.bound is not None:
-            proven = self._prove(round, cost.certificate)
-            yield from proven.faults
-            if not proven.faults and (cost.certificate or {}).get("bound") != cost.bound:
+            yield from self._prove(round, cost.certificate).faults
+            if (cost.certificate or {}).get("bound") != cost.bound:
                 yield "bound: is not that of the certificate"
-        yield from self._weights(cost, report.objective)
+        if cost.weight is not None and not self._goes_first(decision, cost.weight):
+            yield f"weight: with {cost.weight:.9g} a decision in which the job waits may be better"
 
-    def _later(self, cost: Cost) -> list[str]:
-        """Names of jobs that are complete later in a decision than in the one that is explained."""
-        before, of = self.seconds
-        after, _ = self._seconds_of(self._merged(cost.decision))
-        waits_s = self.instance.round_s + of.best_s
-        before, after = (np.where(np.isinf(one), waits_s, one) for one in (before, after))
-        return [of.jobs.names[j] for j in np.flatnonzero(after > before * (1 + 1e-9)).tolist()]
+    def _goes_first(self, decision: Decision, weight: float) -> bool:
+        """True if a decision is, with another weight of the job, as good as all in which it waits.
 
-    def _weights(self, cost: Cost, objective: float) -> Iterator[str]:
-        """Yield faults of the weights with which the job would, or would not, run."""
-        if cost.weight is None and cost.least_weight is None:
-            return
-        each = self._costs_per_weight()
-        own = check(self.instance, self.decision).objective
-        if each is None or own is None or self.bound is None:
-            yield "weight: nothing is proven of weights in this round"
-            return
-        wait, best, chosen = each(None), min(each(row) for row in self._rows()), self._chosen(cost)
-        weight = float(self.instance.by_column().numbers("weight")[self.job])
-        if cost.weight is not None:
-            gained = (cost.weight - weight) * (wait - each(chosen))
-            if gained < self.sign * (objective - self.bound) - TOLERANCE * abs(objective):
-                yield f"weight: with {cost.weight:.9g} a decision in which the job waits may be better"
-        if cost.least_weight is not None:
-            lost = -math.inf if cost.bound is None else self.sign * (cost.bound - own)
-            most = weight + max(0.0, lost) / (wait - best) if wait > best else weight
-            if cost.least_weight > most * (1 + TOLERANCE):
-                yield f"least_weight: with less than {cost.least_weight:.9g} it may run"
-
-    def _rows(self) -> list[Any]:
-        """Configurations in which the job may run, alone or in sets."""
-        _, of = self.seconds
-        return [*of.of(self.job), *of.in_sets(self.explanation.job)]
-
-    def _chosen(self, cost: Cost) -> Any:
-        """Configuration in which the job runs in the decision of a cost."""
-        a = next(one for one in cost.decision.jobs if one.job == self.explanation.job)
-        wanted = (a.set, (a.pool, a.gpus, a.frequency_mhz, a.power_limit_w, a.batch_size))
-        return next(row for row in self._rows() if (row.set, row.setting) == wanted)
-
-    def _costs_per_weight(self) -> Any:
-        """Function of a configuration, None for waiting, to its cost for a weight of 1; None where there is none."""
-        _, of = self.seconds
-        job, x, round_s = of.jobs[self.job], self.job, self.instance.round_s
-        factor, best_s = float(of.weight[x]) / job.weight, float(of.best_s[x])
-        reference = float(of.reference_rate[x])
-
-        def seconds(row: Any) -> float:
-            return round_s + best_s if row is None else lasts_s(job, row)
-
-        def speed(row: Any) -> float:
-            lost_s = seconds(row) - job.remaining_work / row.rate
-            return float(row.rate / reference * max(0.0, 1 - lost_s / round_s))
-
-        if self.instance.uncertainty is not None:
-            return None
-        match self.instance.objective:
-            case "total-completion":
-                return lambda row: factor * seconds(row)
-            case "proportional":
-                return lambda row: factor * math.log(seconds(row) / best_s)
-            case "progress":
-                return lambda row: 0.0 if row is None else -3600.0 * factor / seconds(row)
-            case "goodput":
-                return lambda row: 0.0 if row is None else -factor * speed(row)
-        return None
+        The bound on these moves by as much as any of them does.
+        """
+        if self.bound is None or self.instance.objective not in WEIGHT_SCALES or self.instance.uncertainty is not None:
+            return False
+        weights = self.instance.by_column().numbers("weight").copy()
+        weights[self.job] = weight
+        jobs = _replaced(self.instance.by_column(), weight=weights)
+        weighted = self.instance.model_copy(update={"jobs": jobs})
+        known = (self.instance, self.decision), (weighted, self.decision), (weighted, decision)
+        before, waits, runs = (check(*one).objective for one in known)
+        if before is None or waits is None or runs is None:
+            return False
+        return self.sign * (runs - (self.bound + waits - before)) <= 1e-9 * max(abs(runs), abs(waits))
 
 
 def _grown(cluster: Cluster, pool: str, gpus: int) -> Cluster:
     """Return a cluster with so many more GPUs in a pool; a ValueError for one that there is not."""
-    known, nodes = pools_of(cluster), cluster.node_columns()
+    known, nodes = list(pools_of(cluster)), cluster.node_columns()
     if pool not in known:
         raise ValueError(f"gpus: there is no pool '{pool:.80}'")
-    last = nodes[int(np.flatnonzero(places_of(cluster).pool == list(known).index(pool))[-1])]
-    if gpus > nodes.counts("gpus").sum() + last.gpus:
-        raise ValueError(f"gpus: {gpus:,} are more than twice what there is")
-    new: list[Node] = []
-    number, left = 0, gpus
-    while left > 0:
-        name, number = f"new{number}", number + 1
-        if name in set(nodes.names):
-            continue
-        own: dict[str, Any] = {"name": name, "reserved_w": 0.0, "unavailable": list(range(left, last.gpus))}
-        new.append(last.model_copy(update=own if last.sleeps else own | {"base_power_w": 0.0}))
-        left -= last.gpus
+    if gpus > cluster.total_gpus + int(nodes.counts("gpus").max()):
+        raise ValueError(f"gpus: {gpus:,} are more than twice as many as there are")
+    last = nodes[int(np.flatnonzero(places_of(cluster).pool == known.index(pool))[-1])]
+    new, number, taken = list[Node](), 0, set(nodes.names)
+    while gpus > 0:
+        if (name := f"new{number}") not in taken:
+            own: dict[str, Any] = {"name": name, "reserved_w": 0.0, "unavailable": list(range(gpus, last.gpus))}
+            new.append(last.model_copy(update=own if last.sleeps else own | {"base_power_w": 0.0}))
+            gpus -= last.gpus
+        number += 1
     names = [one.name for one in new]
     domains = [
         one.model_copy(update={"members": one.members + names}) if last.name in one.members else one
@@ -462,4 +366,5 @@ def _grown(cluster: Cluster, pool: str, gpus: int) -> Cluster:
 
 
 def _replaced(jobs: JobColumns, **columns: Any) -> JobColumns:
+    """Return the jobs with other columns."""
     return JobColumns(jobs.columns | columns)
