@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -31,6 +31,7 @@ from wattsched.topology.fields import LARGEST
 from wattsched.topology.room import room_for
 from wattsched.verification.sizing.checker import check
 
+NOTHING = Change()
 BUDGETS = ("power_w", "energy_j", "carbon_g")
 MOST_POOLS = 3
 """Pools in which more GPUs are looked for: those in which the job would be complete soonest."""
@@ -59,14 +60,14 @@ class Alternatives:
         found: list[Alternative] = []
         looks = {"budgets": self._of_budgets, "gpus": self._of_gpus, "later": self._of_time}
         for name, look in (looks | {"requests": self.of_requests}).items():
-            if any(one.change == Change() for one in found):
+            if any(one.change == NOTHING for one in found):
                 break  # nothing need be changed
             if self.timer.over():
                 self.unanswered.append(name)
             found += look()
         return found
 
-    def solved(self, name: RoundName, change: Change = Change()) -> Result | None:
+    def solved(self, name: RoundName, change: Change = NOTHING) -> Result | None:
         """Solve a derived round; None for one with a fault, and where there is no time left."""
         if self.timer.over():
             return None
@@ -85,11 +86,11 @@ class Alternatives:
         """Yield the least raise of budgets with which the job runs, of watts alone or else of joules."""
         if (watts := self._at_any_watts) is None or not watts.solved:
             return
-        one = self._alternative(Change(), watts, [_proof("watts", Change(), watts)])
+        one = self._alternative(NOTHING, watts, [_proof("watts", NOTHING, watts)])
         if one is not None and not one.change.amounts.keys() <= {"power_w"}:
             joules = self.solved("joules")
             if joules is not None and joules.solved:
-                one = self._alternative(Change(), joules, [_proof("joules", Change(), joules)]) or one
+                one = self._alternative(NOTHING, joules, [_proof("joules", NOTHING, joules)]) or one
         yield from [] if one is None else [one]
 
     def _of_gpus(self) -> Iterator[Alternative]:
@@ -100,9 +101,10 @@ class Alternatives:
         soonest = options.pool[np.argsort(options.completion_s, kind="stable")]
         for p in list(dict.fromkeys(soonest.tolist()))[:MOST_POOLS]:
             pool, need = known.pools[p], int(options.block[options.pool == p].min())
+            more = partial(_in_pool, pool.name)
             gpus = np.array([one.gpus for one in of.decision.jobs if one.pool == pool.name], dtype=np.int64)
             free = int(pool.available.sum() - room_for([pool], np.zeros_like(gpus), gpus).sum())
-            yield from self._fewest(need, max(1, need - free), lambda n, name=pool.name: Change(gpus={name: n}))
+            yield from self._fewest(need, max(1, need - free), more)
         tenant = of.instance.tenants.get(known.jobs.coded("tenant").at(of.job) or "")
         if tenant is not None and tenant.gpus is not None:
             yield from self._fewest(int(options.gpus.min()), 1, lambda n: Change(tenant_gpus=n))
@@ -127,7 +129,7 @@ class Alternatives:
                 trial = (low + high) // 2
         if best is None:
             return
-        less = change(low) if low else Change()
+        less = change(low) if low else NOTHING
         proofs = [_proof("watts", less, below)] if low + 1 == high else []
         one = self._alternative(change(high), best, [*proofs, _proof("watts", change(high), best)])
         yield from [] if one is None else [one]
@@ -151,11 +153,10 @@ class Alternatives:
         if (deadline_s := job.deadline_s) is not None:
             seconds = np.unique(self._options(Change(deadline_s=LARGEST)).completion_s).tolist()
             later = [Change(deadline_s=s) for s in seconds if s > deadline_s]
-            just_s = lambda one: max(deadline_s, one.deadline_s * (1 - EARLIER))  # noqa: E731
-            yield from self._first(later, lambda one: Change(deadline_s=just_s(one)))
+            yield from self._first(later, partial(_earlier, deadline_s))
         for name in get_args(Restriction):
             if getattr(job, name) is not None:
-                yield from self._first([Change(lifted=[name])], lambda one: Change())
+                yield from self._first([Change(lifted=[name])], lambda one: NOTHING)
 
     def _first(self, changes: list[Change], less: Callable[[Change], Change]) -> Iterator[Alternative]:
         """Yield the first of some changes, each of which allows more than the one before, that is enough.
@@ -221,7 +222,7 @@ class Alternatives:
         return {name: amount for name, amount in least.items() if name in amounts}
 
     def _nearest(self, change: Change, decision: Decision) -> Decision | None:
-        """Find a valid decision of a changed round in which all others do as decided, or as in another one."""
+        """Find a valid decision of a changed round in which all others do as decided, or as in this one."""
         round, name = self.of.derived("kept", change), self.of.known.jobs.names[self.of.job]
         own = [one for one in decision.jobs if one.job == name]
         for candidate in (*map(self.of.joined, own), decision):
@@ -229,6 +230,16 @@ class Alternatives:
                 if not check(round, one).faults:
                     return one
         return None
+
+
+def _in_pool(pool: str, gpus: int) -> Change:
+    return Change(gpus={pool: gpus})
+
+
+def _earlier(asked_s: float, one: Change) -> Change:
+    """Change to a deadline that is a little earlier, and no earlier than the one that was asked for."""
+    assert one.deadline_s is not None
+    return Change(deadline_s=max(asked_s, one.deadline_s * (1 - EARLIER)))
 
 
 def difference_of(before: Decision, after: Decision) -> Difference:

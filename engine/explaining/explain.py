@@ -95,7 +95,12 @@ def explain(
         else:
             search.unanswered.append("cost")
         told["alternatives"] = search.found()
-    names = {"instance": round.name, "digest": digest_of(round), "objective_name": round.objective, "job": job}
+    names = {
+        "instance": round.name,
+        "digest": digest_of(round),
+        "objective_name": round.objective,
+        "job": job,
+    }
     unanswered = list(dict.fromkeys(search.unanswered))
     found = Explanation(**names, **told, sentence="", unanswered=unanswered)
     return found.model_copy(update={"sentence": sentence_of(found, round, decision)})
@@ -136,7 +141,9 @@ def _weight(of: DecidedRound, forced: Result, bound: float) -> float | None:
         return None
     own = float(of.known.jobs.numbers("weight")[of.job])
     doubled = of.instance.model_copy(update={"jobs": of.with_weight(2 * own)})
-    slopes = [_objective(doubled, one) - _objective(of.instance, one) for one in (of.decision, forced.decision)]
+    slopes = [
+        _objective(doubled, one) - _objective(of.instance, one) for one in (of.decision, forced.decision)
+    ]
     lost, gained = _objective(of.instance, forced.decision) - bound, slopes[0] - slopes[1]
     if gained == 0.0 or lost / gained < 0.0:
         return own if lost == 0.0 else None

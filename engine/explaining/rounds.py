@@ -31,6 +31,7 @@ from wattsched.topology.pools import pools_of
 SHORT = 0.5
 """Length of the round of watts, as a part of the shortest time in which any job could be complete."""
 
+
 @dataclass(frozen=True)
 class DecidedRound:
     """A round, its decision, and the job that is to run.
@@ -83,9 +84,9 @@ class DecidedRound:
         return float(self.known.round_s + self.known.best_s[self.job]) if counts else np.inf
 
     def placed(self, round: Instance, decision: Decision) -> Decision:
-        """Return a decision of a derived round with its jobs on the GPUs that they were decided, if it fits."""
+        """Return a decision of a derived round with jobs where they were decided to be, if they fit there."""
         jobs, held = round.by_column(), AssignmentColumns.from_records(self.decision.jobs)
-        holding = _with(jobs, current=held_by(len(jobs), jobs.place, held))  # type: ignore[arg-type]
+        holding = _with(jobs, current=held_by(len(jobs), jobs.place, held))
         known = jobs_of(round.model_copy(update={"jobs": holding}))
         rows, every = matching_rows(known, decision), np.arange(len(jobs))
         if (rows == UNKNOWN).any():  # jobs in sets
@@ -105,7 +106,7 @@ class DecidedRound:
         jobs = self.instance.by_column()
         return _with(jobs, weight=_but(jobs.numbers("weight"), self.job, weight))
 
-    def derived(self, name: RoundName, change: Change = Change()) -> Instance:
+    def derived(self, name: RoundName, change: Change) -> Instance:
         """Derive a round of a name, with a change of what there is or of what the job asks for."""
         round = changed(self.instance, self.job, change)
         jobs = round.by_column()

@@ -43,7 +43,9 @@ def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> s
         parts = [f"{job} waits for {_needs(found, instance, decision)}", _goes_first(found, instance), would]
         if found.cost is not None and found.cost.weight is not None:
             own = instance.by_column().numbers("weight")[instance.by_column().place[found.job]]
-            parts.append(f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first")
+            parts.append(
+                f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first"
+            )
         text = "; ".join(part for part in parts if part)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
@@ -67,7 +69,9 @@ def words_of(one: Alternative, job: str) -> str:
     parts += [f"{quantity(amount, unit)} more" for amount, unit in raised.values() if amount]
     if change.later:
         now = next((found for found in one.decision.jobs if found.job == job), None)
-        parts.append(f"{'fewer GPUs' if now is None else count(now.gpus, 'GPU')}, sooner complete if it waits")
+        parts.append(
+            f"{'fewer GPUs' if now is None else count(now.gpus, 'GPU')}, sooner complete if it waits"
+        )
     return " and ".join(parts)
 
 
@@ -98,7 +102,8 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
         return f"{quantity(watts, 'W')} at least: {least}, but not what it takes to run there"
     if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
         return f"{count(gpus, 'GPU')}{of}: {total:,} of {int(nodes.available[mine].sum()):,} free"
-    return f"{count(gpus, 'GPU')}{of} on one node: {f'{most} of them free on {where}' if most else 'none is free'}"
+    free_there = f"{most} of them free on {where}" if most else "none is free"
+    return f"{count(gpus, 'GPU')}{of} on one node: {free_there}"
 
 
 def _goes_first(found: Explanation, instance: Instance) -> str:
@@ -140,5 +145,9 @@ def _others(one: Alternative) -> str:
 def _short(one: Alternative) -> str:
     """Say how much of an amount is proven to be needed."""
     units = {"power_w": "W", "energy_j": "J", "carbon_g": "g"}
-    told = [f"at least {quantity(one.least[n], units[n])}" for n in one.change.amounts if n in units and n in one.least]
+    told = [
+        f"at least {quantity(one.least[n], units[n])}"
+        for n in one.change.amounts
+        if n in units and n in one.least
+    ]
     return ", ".join(told) or "not proven"

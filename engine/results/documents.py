@@ -273,9 +273,9 @@ def is_explanation(document: Any) -> bool:
 
 def verdict_on_explanation(instance: Any, document: dict[str, Any], explanation: Explanation) -> Verdict:
     """Check an explanation of a decision, a parsed result or bare decision, which is checked first."""
-    from wattsched.verification.verdict import Verdict
     from wattsched.verification.report import number
     from wattsched.verification.sizing.explanation import ExplanationChecker
+    from wattsched.verification.verdict import Verdict
 
     verdict, rules = verdict_on(instance, document), problem_of(instance.problem)
     decision = document if is_decision(document) else document.get("decision")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -64,10 +64,9 @@ class Change(Strict):
     lifted: list[Restriction] = []
 
     @property
-    def amounts(self) -> dict[str, float]:
+    def amounts(self) -> dict[Amount, float]:
         """Amounts of the change, by the names of its fields."""
-        plain = ("power_w", "energy_j", "carbon_g", "tenant_gpus", "min_gpus", "deadline_s")
-        found = {name: getattr(self, name) for name in plain} | {"gpus": sum(self.gpus.values())}
+        found = {name: getattr(self, name) for name in get_args(Amount)} | {"gpus": sum(self.gpus.values())}
         return {name: float(amount) for name, amount in found.items() if amount}
 
     @property

@@ -1,6 +1,6 @@
 """Check an explanation of why a job waits: build each derived round anew, and prove again what is said of it.
 
-The rounds are those of ``docs/explain.md``; no code of `explaining`, formulations or solvers takes part in it.
+The rounds are those of ``docs/explain.md``; no code that makes explanations, or solves, takes part in it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ExplanationChecker:
         if found.instance != self.instance.name or found.digest != digest_of(self.instance):
             yield "digest: the explanation is of another instance, or it was changed since"
         elif found.objective_name != self.instance.objective:
-            yield f"objective_name: is '{found.objective_name:.80}', the decision's '{self.instance.objective}'"
+            yield f"objective_name: '{found.objective_name:.80}' is not that of the decision"
         elif name not in self.instance.by_column().place:
             yield f"job: '{name:.80}' is not in the instance"
         else:
@@ -99,7 +99,9 @@ class ExplanationChecker:
         elif dropped and found.state != "never":
             yield "state: the job has no option, so it never runs"
         elif found.state == "never" and not dropped:
-            impossible = found.proof is not None and found.proof.round == "forced" and found.proof.change == Change()
+            impossible = (
+                found.proof is not None and found.proof.round == "forced" and found.proof.change == Change()
+            )
             if not impossible or found.proof is None or not self._proven(found.proof).excess > 0:
                 yield "state: nothing proves that the job never runs"
         elif found.proof is not None:
@@ -144,7 +146,9 @@ class ExplanationChecker:
         np.maximum.at(best_rate, of.every.kind, of.every.rate)
         with np.errstate(divide="ignore"):
             alone_s = work / best_rate[of.kind]
-        sets = (work[of.jobs.place[job]] / rate for one in self.instance.sets for job, rate in one.rates.items())
+        sets = (
+            work[of.jobs.place[job]] / rate for one in self.instance.sets for job, rate in one.rates.items()
+        )
         shortest_s = min([*alone_s.tolist(), *sets])
         return 0.5 * (shortest_s if math.isfinite(shortest_s) else self.instance.round_s)
 
@@ -187,7 +191,10 @@ class ExplanationChecker:
             own_quota = of.tenants[owner].model_copy(update={"gpus": quota + change.tenant_gpus})
             new["tenants"] = {**of.tenants, owner: own_quota}
         own: dict[str, Any] = {}
-        for name, asked in (("min_gpus", jobs.counts("min_gpus")), ("deadline_s", jobs.numbers("deadline_s"))):
+        for name, asked in (
+            ("min_gpus", jobs.counts("min_gpus")),
+            ("deadline_s", jobs.numbers("deadline_s")),
+        ):
             if (value := getattr(change, name)) is not None:
                 if not (value <= asked[x] if name == "min_gpus" else value >= asked[x]):
                     raise ValueError(f"{name}: {value:.9g} is no less than what the job asks for")
@@ -217,7 +224,7 @@ class ExplanationChecker:
         yield from report.faults
 
     def _alternative(self, one: Alternative) -> Iterator[str]:
-        """Yield the faults of an alternative: of its decision, its proofs, and the least amounts they prove."""
+        """Yield the faults of an alternative: of its decision, its proofs, and the amounts they prove."""
         least = dict[str, float]()
         try:
             report = check(self.derived("kept", one.change), self._merged(one.decision))
@@ -242,7 +249,8 @@ class ExplanationChecker:
 
     def _least(self, one: Alternative, proof: Proof, proven: Proven) -> dict[str, float]:
         """Amounts that a change needs at least, as a proof shows; of `lifted` 1 if it is needed."""
-        bare, tried, amounts = one.change.without_budgets, proof.change, one.change.amounts
+        bare, tried = one.change.without_budgets, proof.change
+        amounts = {str(name): amount for name, amount in one.change.amounts.items()}
         if proven.excess > 0:
             # Without a decision at any watts, or with the budgets as they are and nothing else is changed.
             if proof.round != "watts" and (proof.round != "kept" or bare != one.change):
@@ -277,7 +285,9 @@ class ExplanationChecker:
             joules = report.totals["energy_j"] + beyond
             used = {"energy_j": joules, "carbon_g": joules * grams}
         limits = {name: getattr(self.instance.budgets, name) for name in used}
-        return {name: max(0.0, used[name] - (math.inf if limits[name] is None else limits[name])) for name in used}
+        return {
+            name: max(0.0, used[name] - (math.inf if limits[name] is None else limits[name])) for name in used
+        }
 
     @staticmethod
     def _just_too_early(change: Change, tried: Change) -> bool:
@@ -287,7 +297,7 @@ class ExplanationChecker:
         return change.deadline_s * (1 - EARLIER) <= tried.deadline_s < change.deadline_s
 
     def _proven(self, proof: Proof) -> Proven:
-        """Prove a certificate of a derived round again; a ValueError for a change that the round cannot have."""
+        """Prove a certificate of a derived round again; a ValueError where there is no such round."""
         return self._prove(self.derived(proof.round, proof.change), proof.certificate)
 
     def _prove(self, round: Instance, certificate: Any) -> Proven:
@@ -328,7 +338,11 @@ class ExplanationChecker:
 
         The bound on these moves by as much as any of them does.
         """
-        if self.bound is None or self.instance.objective not in WEIGHT_SCALES or self.instance.uncertainty is not None:
+        if (
+            self.bound is None
+            or self.instance.objective not in WEIGHT_SCALES
+            or self.instance.uncertainty is not None
+        ):
             return False
         weights = self.instance.by_column().numbers("weight").copy()
         weights[self.job] = weight
@@ -352,7 +366,11 @@ def _grown(cluster: Cluster, pool: str, gpus: int) -> Cluster:
     new, number, taken = list[Node](), 0, set(nodes.names)
     while gpus > 0:
         if (name := f"new{number}") not in taken:
-            own: dict[str, Any] = {"name": name, "reserved_w": 0.0, "unavailable": list(range(gpus, last.gpus))}
+            own: dict[str, Any] = {
+                "name": name,
+                "reserved_w": 0.0,
+                "unavailable": list(range(gpus, last.gpus)),
+            }
             new.append(last.model_copy(update=own if last.sleeps else own | {"base_power_w": 0.0}))
             gpus -= last.gpus
         number += 1

@@ -1,0 +1,136 @@
+"""Explanations of waiting jobs: against all decisions of small rounds, and as they are checked.
+
+EXPLAINED_CASES=500 EXPLAINED_SEED=7 pytest tests/engine/test_explain.py is a campaign.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+from typing import Any
+
+import pytest
+
+import wattsched
+from tests.brute_force.sizing_explanations import WAITING_COUNTS, Row, Truth, random_round
+from tests.strategies.effort import examples
+from wattsched.instances.sizing.explanation import Alternative, Change, Explanation
+from wattsched.instances.sizing.instance import Instance
+from wattsched.results.documents import verdict_on_explanation
+from wattsched.results.result import Result
+
+CASES = int(os.environ.get("EXPLAINED_CASES", examples(30)))
+SEED = int(os.environ.get("EXPLAINED_SEED", "0"))
+
+
+def faults_of(instance: Instance, result: Result, found: Explanation) -> list[str]:
+    """Faults of an explanation that was written to a file and read again."""
+    read = Explanation.model_validate(json.loads(found.model_dump_json()))
+    document = json.loads(result.model_dump_json())
+    return verdict_on_explanation(instance, document, read).faults
+
+
+def rows_of(document: dict[str, Any], result: Result) -> dict[str, Row | None]:
+    """Row of its table that each job has by a result."""
+    found: dict[str, Row | None] = {job["name"]: None for job in document["jobs"]}
+    tables = {job["name"]: job["options"] for job in document["jobs"]}
+    for one in result.decision.jobs:
+        table = tables[one.job]
+        i = list(zip(table["pool"], table["gpus"], strict=True)).index((one.pool, one.gpus))
+        found[one.job] = one.pool, one.gpus, table["rate"][i], table["power_w"][i]
+    return found
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_against_all_decisions(number: int) -> None:
+    """The least watts and GPUs, and whether the job can run at all, of every job of a round that waits."""
+    document = random_round(random.Random(SEED * 1_000_003 + number))
+    instance = Instance.model_validate(document)
+    try:
+        result = wattsched.solve(instance, gap=1e-6)
+    except wattsched.InputError:
+        return
+    if result.decision is None:
+        return
+    rows = rows_of(document, result)
+    for name in rows:
+        found = wattsched.explain(instance, result, name)
+        assert faults_of(instance, result, found) == []
+        assert found.unanswered == []
+        if rows[name] is not None:
+            assert found.state == "runs"
+            continue
+        truth = Truth(document, rows, name)
+        if name in result.dropped:
+            assert found.state == "never"
+        else:
+            _compare(truth, found)
+        _compare_requests(truth, found)
+
+
+def _compare(truth: Truth, found: Explanation) -> None:
+    """Compare watts and GPUs with those that all decisions need."""
+    cap = truth.document["budgets"].get("power_w", math.inf)
+    by_change = {json.dumps(one.change.without_budgets.model_dump()): one for one in found.alternatives}
+
+    def alternative(**fields: Any) -> Alternative | None:
+        return by_change.get(json.dumps(Change(**fields).model_dump()))
+
+    def same(one: Alternative | None, watts: float) -> None:
+        energy = "energy_j" in truth.document["budgets"]
+        if one is None:
+            assert energy or watts == math.inf
+            return
+        raised = max(0.0, watts - cap) if cap < math.inf else 0.0
+        assert one.least.get("power_w", 0.0) <= raised + 1e-6 * watts
+        assert one.change.power_w >= raised - 1e-6 * watts
+        if not energy:
+            assert one.change.power_w == pytest.approx(raised, abs=1e-6 * watts)
+            assert one.proven or raised < 1e-3 * watts
+
+    watts = truth.least_w()
+    if watts < math.inf:
+        same(alternative(), watts)
+    else:
+        assert alternative() is None
+        for pool in {row[0] for row in truth.rows(truth.job)}:
+            one = next((one for one in found.alternatives if one.change.gpus.keys() == {pool}), None)
+            fewest = next((n for n in range(1, 9) if truth.least_w({pool: n}) < math.inf), None)
+            assert (one is not None) == (fewest is not None)
+            if one is not None:
+                assert one.change.gpus[pool] == fewest
+                assert one.least.get("gpus", fewest) == fewest
+                same(one, truth.least_w({pool: one.change.gpus[pool]}))
+                assert one.proven or "energy_j" in truth.document["budgets"]
+        if "tenant" in truth.job:
+            one = next((one for one in found.alternatives if one.change.tenant_gpus), None)
+            fewest = next((n for n in range(1, 9) if truth.least_w(quota=n) < math.inf), None)
+            assert (one is not None) == (fewest is not None)
+            if one is not None:
+                assert one.change.tenant_gpus == fewest
+                same(one, truth.least_w(quota=one.change.tenant_gpus))
+    if truth.document["objective"] in WAITING_COUNTS and not _free(found):
+        same(alternative(later=True), truth.least_w(later=True))
+
+
+def _free(found: Explanation) -> bool:
+    """Whether the job can run without any change, so that none is looked for."""
+    return any(one.change == Change() for one in found.alternatives)
+
+
+def _compare_requests(truth: Truth, found: Explanation) -> None:
+    """Compare what the job may ask for."""
+    asked = truth.job.get("min_gpus")
+    if asked is not None and not _free(found):
+        mine = next((one for one in found.alternatives if one.change.min_gpus is not None), None)
+        counts = sorted({gpus for gpus in truth.job["options"]["gpus"] if gpus < asked}, reverse=True)
+        most = next((gpus for gpus in counts if truth.possible(min_gpus=gpus)), None)
+        assert (None if mine is None else mine.change.min_gpus) == most
+        assert mine is None or mine.proven
+    if (deadline_s := truth.job.get("deadline_s")) is not None and not _free(found):
+        mine = next((one for one in found.alternatives if one.change.deadline_s is not None), None)
+        late = sorted(s for row in truth.rows(truth.job) if (s := truth.seconds(truth.job, row)) > deadline_s)
+        soonest = next((s for s in late if truth.possible(deadline_s=s)), None)
+        assert (None if mine is None else mine.change.deadline_s) == pytest.approx(soonest)
