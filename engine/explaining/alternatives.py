@@ -72,7 +72,7 @@ class Alternatives:
         if self.timer.over():
             return None
         round = self.of.derived(name, change)
-        if (change.gpus or change.lifted or change.min_gpus) and faults_of(round):
+        if (change.gpus or change.lifted) and faults_of(round):
             return None
         limits = Limits(gap=_GAPS.get(name, _EXACT), time_s=self.timer.share(_SHARE).remaining_s())
         return answered(Call(round, (None, "auto", None), limits, of_session=True))
@@ -86,11 +86,11 @@ class Alternatives:
         """Yield the least raise of budgets with which the job runs, of watts alone or else of joules."""
         if (watts := self._at_any_watts) is None or not watts.solved:
             return
-        one = self._alternative(NOTHING, watts, [_proof("watts", NOTHING, watts)])
+        one = self._alternative(NOTHING, watts, [proof_of("watts", NOTHING, watts)])
         if one is not None and not one.change.amounts.keys() <= {"power_w"}:
             joules = self.solved("joules")
             if joules is not None and joules.solved:
-                one = self._alternative(NOTHING, joules, [_proof("joules", NOTHING, joules)]) or one
+                one = self._alternative(NOTHING, joules, [proof_of("joules", NOTHING, joules)]) or one
         yield from [] if one is None else [one]
 
     def _of_gpus(self) -> Iterator[Alternative]:
@@ -100,14 +100,14 @@ class Alternatives:
         of, known, options = self.of, self.of.known, self._options()
         soonest = options.pool[np.argsort(options.completion_s, kind="stable")]
         for p in list(dict.fromkeys(soonest.tolist()))[:MOST_POOLS]:
-            pool, need = known.pools[p], int(options.block[options.pool == p].min())
+            pool, needs = known.pools[p], options.block[options.pool == p]
             more = partial(_in_pool, pool.name)
             gpus = np.array([one.gpus for one in of.decision.jobs if one.pool == pool.name], dtype=np.int64)
             free = int(pool.available.sum() - room_for([pool], np.zeros_like(gpus), gpus).sum())
-            yield from self._fewest(need, max(1, need - free), more)
+            yield from self._fewest(int(needs.max()), max(1, int(needs.min()) - free), more)
         tenant = of.instance.tenants.get(known.jobs.coded("tenant").at(of.job) or "")
         if tenant is not None and tenant.gpus is not None:
-            yield from self._fewest(int(options.gpus.min()), 1, lambda n: Change(tenant_gpus=n))
+            yield from self._fewest(int(options.gpus.max()), 1, lambda n: Change(tenant_gpus=n))
 
     def _fewest(self, most: int, guess: int, change: Callable[[int], Change]) -> Iterator[Alternative]:
         """Yield the least whole number of something, up to `most`, with which the job runs at any watts.
@@ -130,8 +130,8 @@ class Alternatives:
         if best is None:
             return
         less = change(low) if low else NOTHING
-        proofs = [_proof("watts", less, below)] if low + 1 == high else []
-        one = self._alternative(change(high), best, [*proofs, _proof("watts", change(high), best)])
+        proofs = [proof_of("watts", less, below)] if low + 1 == high else []
+        one = self._alternative(change(high), best, [*proofs, proof_of("watts", change(high), best)])
         yield from [] if one is None else [one]
 
     def _of_time(self) -> Iterator[Alternative]:
@@ -140,7 +140,7 @@ class Alternatives:
             change = Change(later=True)
             result = self.solved("watts", change)
             if result is not None and result.solved:
-                one = self._alternative(change, result, [_proof("watts", change, result)])
+                one = self._alternative(change, result, [proof_of("watts", change, result)])
                 yield from [] if one is None else [one]
 
     def of_requests(self) -> Iterator[Alternative]:
@@ -174,7 +174,7 @@ class Alternatives:
             best = result if result.solved else best
         if best is not None:
             tried = less(changes[high])
-            proof = _proof("kept", tried, self.solved("kept", tried))
+            proof = proof_of("kept", tried, self.solved("kept", tried))
             one = self._alternative(changes[high], best, [proof])
             yield from [] if one is None else [one]
 
@@ -256,8 +256,14 @@ def document_of(result: Result) -> dict[str, Any]:
     return found
 
 
-def _proof(name: RoundName, change: Change, result: Result | None) -> Proof | None:
+def proof_of(name: RoundName, change: Change, result: Result | None) -> Proof | None:
     """Proof by the certificate of a derived round; None where there is none, or where more is claimed."""
-    if result is None or result.certificate is None or (result.claimed and not result.solved):
+    if result is None or (result.claimed and not result.solved):
+        return None
+    if result.certificate is None and result.termination.reason == "infeasible":
+        return Proof(
+            round=name, change=change, certificate={"prices": {}, "bound": 0.0}
+        )  # a job has no option
+    if result.certificate is None:
         return None
     return Proof(round=name, change=change, certificate=document_of(result))

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.explaining.alternatives import Alternatives, difference_of, document_of
+from wattsched.explaining.alternatives import NOTHING, Alternatives, difference_of, document_of, proof_of
 from wattsched.explaining.rounds import DecidedRound
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.sizing.decision import Decision
-from wattsched.instances.sizing.explanation import LINEAR, Cost, Explanation, Proof
+from wattsched.instances.sizing.explanation import LINEAR, Cost, Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import LARGEST_WEIGHT
 from wattsched.reading.inputs import echo, meant
@@ -23,6 +23,7 @@ from wattsched.report.explanation import sentence_of
 from wattsched.results.documents import answer_of, read_document
 from wattsched.results.result import Result
 from wattsched.solving.engine import seconds_of, sound_instance, with_objective
+from wattsched.verification.report import Report
 from wattsched.verification.sizing.checker import check
 
 TIME_S = 10.0
@@ -62,48 +63,55 @@ def explain(
         For arguments of another type.
     """
     timer = Timer(seconds_of("time_limit", TIME_S if time_limit is None else time_limit))
-    round, problem = sound_instance(instance)
-    require_range(problem.name == "sizing", "problem", "sizing, of which rounds are explained", problem.name)
-    given: Any = answer
-    if isinstance(answer, str | Path):
-        given = answer_of(read_document(answer), problem.name, str(answer))
-    require("answer", given, (Result, Decision), "a result or a decision of sizing")
-    require("job", job, (str,), "a name")
-    if job not in round.by_column().place:
-        raise ValueError(f"job: {echo(job)} is not in the round{meant(job, round.by_column().names)}")
-    decision, bound = given, None
-    if isinstance(given, Result):
-        require_range(given.decision is not None, "answer", "a decision to explain", given.termination.reason)
-        round = with_objective(problem, round, problem.objective(given.objective_name))
-        decision, bound = given.decision, None if given.certificate is None else given.certificate.bound
-    report = check(round, decision)
-    require_range(not report.faults, "answer", "a valid decision", "; ".join(report.faults[:1]))
-    of = DecidedRound(round, decision, round.by_column().place[job])
-    told: dict[str, Any] = {"state": "waits"}
-    search = Alternatives(of, timer)
-    if of.outcome[0][of.job]:
-        told["state"] = "runs"
-    elif job in report.dropped:
-        told |= {"state": "never", "reason": decided_jobs(round).left_out.get(job, "has no option")}
-        told["alternatives"] = [*search.of_requests()]
-    else:
-        forced = search.solved("forced")
+    of, report, bound = _decided(instance, answer, job)
+    round, search = of.instance, Alternatives(of, timer)
+    told: dict[str, Any] = {"state": "runs"}
+    if job in report.dropped:
+        reason = decided_jobs(round).left_out.get(job, "has no option")
+        told = {"state": "never", "reason": reason, "alternatives": [*search.of_requests()]}
+    elif not of.outcome[0][of.job]:
+        forced = search.solved("forced", NOTHING)
+        proof = proof_of("forced", NOTHING, forced)
+        told = {"state": "waits", "alternatives": search.found()}
         if forced is not None and forced.solved:
             told["cost"] = _cost(of, forced, bound)
-        elif forced is not None and forced.termination.reason == "infeasible" and forced.certificate:
-            told |= {"state": "never", "proof": Proof(round="forced", certificate=document_of(forced))}
+        elif forced is not None and proof is not None:
+            told |= {"state": "never", "proof": proof}
         else:
             search.unanswered.append("cost")
-        told["alternatives"] = search.found()
-    names = {
-        "instance": round.name,
-        "digest": digest_of(round),
-        "objective_name": round.objective,
-        "job": job,
-    }
-    unanswered = list(dict.fromkeys(search.unanswered))
-    found = Explanation(**names, **told, sentence="", unanswered=unanswered)
-    return found.model_copy(update={"sentence": sentence_of(found, round, decision)})
+    found = Explanation(
+        instance=round.name,
+        digest=digest_of(round),
+        objective_name=round.objective,
+        job=job,
+        sentence="",
+        unanswered=list(dict.fromkeys(search.unanswered)),
+        **told,
+    )
+    return found.model_copy(update={"sentence": sentence_of(found, round, of.decision)})
+
+
+def _decided(instance: Any, answer: Any, job: str) -> tuple[DecidedRound, Report, float | None]:
+    """Return a round with its decision, the report on it, and the proven bound; errors as of `explain`."""
+    round, problem = sound_instance(instance)
+    require_range(problem.name == "sizing", "problem", "sizing, of which rounds are explained", problem.name)
+    if isinstance(answer, str | Path):
+        answer = answer_of(read_document(answer), problem.name, str(answer))
+    require("answer", answer, (Result, Decision), "a result or a decision of sizing")
+    require("job", job, (str,), "a name")
+    jobs, bound = round.by_column(), None
+    if job not in jobs.place:
+        raise ValueError(f"job: {echo(job)} is not in the round{meant(job, jobs.names)}")
+    if isinstance(answer, Result):
+        ended = answer.termination.reason
+        require_range(answer.decision is not None, "answer", "a result with a decision", ended)
+        round = with_objective(problem, round, problem.objective(answer.objective_name))
+        bound = None if answer.certificate is None else answer.certificate.bound
+        answer = answer.decision
+    report = check(round, answer)
+    require_range(not report.faults, "answer", "a valid decision", "; ".join(report.faults[:1]))
+    round = round.model_copy(update={"jobs": jobs})  # by column, as derived rounds have them
+    return DecidedRound(round, answer, jobs.place[job]), report, bound
 
 
 def _cost(of: DecidedRound, forced: Result, bound: float | None) -> Cost:

@@ -273,6 +273,7 @@ def is_explanation(document: Any) -> bool:
 
 def verdict_on_explanation(instance: Any, document: dict[str, Any], explanation: Explanation) -> Verdict:
     """Check an explanation of a decision, a parsed result or bare decision, which is checked first."""
+    from wattsched.report.explanation import sentence_of
     from wattsched.verification.report import number
     from wattsched.verification.sizing.explanation import ExplanationChecker
     from wattsched.verification.verdict import Verdict
@@ -287,7 +288,10 @@ def verdict_on_explanation(instance: Any, document: dict[str, Any], explanation:
     goal = rules.objective(document.get("objective_name", instance.objective))
     of = instance.model_copy(update={"objective": goal})
     read = decision if isinstance(decision, rules.decision) else validated(rules.decision, decision)
-    return Verdict(list(ExplanationChecker(rules, of, read, explanation, bound).faults()), verdict.report)
+    faults = list(ExplanationChecker(rules, of, read, explanation, bound).faults())
+    if not faults and sentence_of(explanation, of, read) != explanation.sentence:
+        faults = ["sentence: is not what the explanation amounts to"]
+    return Verdict(faults, verdict.report)
 
 
 def _renamed(rules: Problem[Any, Any, Any], document: dict[str, Any], field: str) -> dict[str, Any]:

@@ -62,7 +62,8 @@ class ExplanationChecker:
         explanation: Explanation,
         bound: float | None = None,
     ):
-        self.rules, self.instance, self.decision = rules, instance, decision
+        self.rules, self.decision = rules, decision
+        self.instance = instance.model_copy(update={"jobs": instance.by_column()})
         self.explanation, self.bound = explanation, bound
         self.sign = 1.0 if rules.objectives[instance.objective] == "min" else -1.0
         self.running = {one.job: one for one in decision.jobs}
@@ -204,7 +205,7 @@ class ExplanationChecker:
             column = jobs.coded(field)
             own[field] = Coded(np.where(np.arange(len(jobs)) == x, NONE, column.codes), column.values)
         changed = of.model_copy(update={**new, **({"jobs": _replaced(jobs, **own)} if own else {})})
-        if (change.gpus or own) and (faults := faults_of(changed)):
+        if (change.gpus or change.lifted) and (faults := faults_of(changed)):
             raise ValueError(f"the changed round has a fault: {faults[0]}")
         return changed
 
@@ -302,7 +303,8 @@ class ExplanationChecker:
 
     def _prove(self, round: Instance, certificate: Any) -> Proven:
         """Prove a certificate again, which may claim no better bound than that."""
-        found = prove_certificate(self.rules, round, certificate)["bound"]
+        proofs = prove_certificate(self.rules, round, certificate)
+        found = next((one for one in proofs.values() if one.faults), proofs["bound"])
         if found.faults or found.excess > 0 or found.bound is None:
             return found
         sign = 1.0 if self.rules.objectives[round.objective] == "min" else -1.0
