@@ -81,6 +81,7 @@ class Truth:
     def __init__(self, document: dict[str, Any], decided: dict[str, Row | None], name: str):
         self.document, self.decided, self.name = document, decided, name
         self.job = next(job for job in document["jobs"] if job["name"] == name)
+        self.own_waits_s = self.waits_s(self.job)
 
     def waits_s(self, job: dict[str, Any]) -> float:
         """Seconds to completion of a job that waits."""
@@ -141,14 +142,14 @@ class Truth:
             if mine:
                 latest_s = asked.get("deadline_s", latest_s)
                 if self.document["objective"] in WAITING_COUNTS and not later:
-                    latest_s = min(latest_s, self.waits_s(job))
+                    latest_s = min(latest_s, self.own_waits_s)
             elif decided is not None:
                 latest_s = self.seconds(job, decided)
             rows = self.rows(job, asked.get("min_gpus") if mine else None)
             chosen: list[Row | None] = [
                 row for row in rows if self.seconds(job, row) <= latest_s * (1 + 1e-11)
             ]
-            if not mine and decided is None:
+            if not mine and decided is None and (self.waits_s(job) <= latest_s or not chosen):
                 chosen.append(None)
             each.append([(job, row) for row in chosen])
         return [[(job, row) for job, row in one if row is not None] for one in product(*each)]
@@ -160,7 +161,7 @@ class Truth:
         if quota:
             tenants = {"t": {"gpus": self.document["tenants"]["t"]["gpus"] + quota}}
             other = Truth({**self.document, "tenants": tenants}, self.decided, self.name)
-            other.waits_s = self.waits_s  # type: ignore[method-assign]
+            other.own_waits_s = self.own_waits_s
             return other.least_w(gpus, later=later, **asked)
         more = gpus or {}
         standing = sum((NODES[p] * SIZE[p] + more.get(p, 0)) * IDLE_W[p] for p in IDLE_W)

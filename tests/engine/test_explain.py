@@ -95,7 +95,11 @@ def _compare(truth: Truth, found: Explanation) -> None:
         same(alternative(), watts)
     else:
         assert alternative() is None
-        for pool in {row[0] for row in truth.rows(truth.job)}:
+        counts = truth.document["objective"] in WAITING_COUNTS
+        latest_s = truth.own_waits_s if counts else math.inf
+        rows = [row for row in truth.rows(truth.job) if truth.seconds(truth.job, row) <= latest_s]
+        deadline_s = truth.job.get("deadline_s", math.inf)
+        for pool in {row[0] for row in rows if truth.seconds(truth.job, row) <= deadline_s}:
             one = next((one for one in found.alternatives if one.change.gpus.keys() == {pool}), None)
             fewest = next((n for n in range(1, 9) if truth.least_w({pool: n}) < math.inf), None)
             assert (one is not None) == (fewest is not None)
