@@ -107,7 +107,7 @@ class Alternatives:
             yield from self._fewest(int(needs.max()), max(1, int(needs.min()) - free), more)
         tenant = of.instance.tenants.get(known.jobs.coded("tenant").at(of.job) or "")
         if tenant is not None and tenant.gpus is not None:
-            yield from self._fewest(int(options.gpus.max()), 1, lambda n: Change(tenant_gpus=n))
+            yield from self._fewest(int(options.gpus.max()) + tenant.gpus, 1, lambda n: Change(tenant_gpus=n))
 
     def _fewest(self, most: int, guess: int, change: Callable[[int], Change]) -> Iterator[Alternative]:
         """Yield the least whole number of something, up to `most`, with which the job runs at any watts.

@@ -136,7 +136,7 @@ def _later(of: DecidedRound, decision: Decision) -> list[str]:
         for runs, seconds in (of.outcome, DecidedRound(of.instance, decision, of.job).outcome)
     )
     worse = np.flatnonzero(after_s > before_s * (1 + _LAST_DIGITS))
-    loss = of.known.weight[worse] * (after_s - before_s)[worse]
+    loss = of.known.weight[worse] * (after_s[worse] - before_s[worse])
     return [of.known.jobs.names[j] for j in worse[np.argsort(-loss, kind="stable")].tolist()]
 
 

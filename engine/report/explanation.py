@@ -35,8 +35,8 @@ def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> s
     if found.state == "runs":
         text = f"{job} runs: nothing keeps it waiting"
     elif found.state == "never":
-        alone = "cannot run even if every job that may stop did"
-        text = f"{job} cannot run: it {found.reason or alone}" + (f"; {would}" if would else "")
+        reason = f": it {found.reason}" if found.reason else ", not even if every job that may stop did"
+        text = f"{job} cannot run{reason}" + (f"; {would}" if would else "")
     elif any(one.change == Change() for one in found.alternatives):
         text = f"{job} could run now, and no other job would be later: the objective is no better if it does"
     else:
@@ -120,7 +120,10 @@ def _goes_first(found: Explanation, instance: Instance) -> str:
 
 def print_explanation(out: Console, found: Explanation) -> None:
     """Print an explanation: the sentence, the changes, and who would pay for none."""
-    line(out, found.sentence)
+    first, *others = found.sentence.split("; ")
+    line(out, (first, "bold"))
+    for part in others:
+        line(out, part, indent=2)
     rows: list[Any] = [
         (words_of(one, found.job) or "nothing", _others(one), "proven least" if one.proven else _short(one))
         for one in found.alternatives

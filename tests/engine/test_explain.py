@@ -138,3 +138,39 @@ def _compare_requests(truth: Truth, found: Explanation) -> None:
         late = sorted(s for row in truth.rows(truth.job) if (s := truth.seconds(truth.job, row)) > deadline_s)
         soonest = next((s for s in late if truth.possible(deadline_s=s)), None)
         assert (None if mine is None else mine.change.deadline_s) == pytest.approx(soonest)
+
+
+def test_a_session_explains_its_last_decision() -> None:
+    cluster = {
+        "gpu_types": {"A100": {"idle_power_w": 50.0}},
+        "nodes": [{"name": "n", "gpu_type": "A100", "gpus": 2}],
+    }
+    session = wattsched.Session(cluster, objective="goodput")
+    options = {"gpus": [2, 2, 2], "pool": "A100", "power_w": [600.0] * 3, "rate": [1.0] * 3}
+    session.upsert(["a", "b/c", "d"], weight=[3.0, 1.0, 1.0], start=[0, 1, 2, 3], **options)
+    with pytest.raises(ValueError, match="solve comes first"):
+        session.explain("a")
+    decision = session.solve(prove=None)
+    assert session.explain("a").state == "runs"
+    found = session.explain("b/c")
+    assert found.alternatives[0].change == Change(gpus={"A100": 2})
+    assert found.alternatives[0].proven
+    assert found.sentence.startswith(
+        "b/c waits for 2 GPUs on one node: none is free; a (weight 3) goes first"
+    )
+    assert faults_of(decision.instance, decision.result, found) == []
+    assert decision.explain("b/c").alternatives == found.alternatives
+
+
+def test_refuses_what_it_cannot_explain() -> None:
+    document = random_round(random.Random(1))
+    instance = Instance.model_validate(document)
+    result = wattsched.solve(instance)
+    with pytest.raises(ValueError, match="job: 'nobody' is not in the round"):
+        wattsched.explain(instance, result, "nobody")
+    with pytest.raises(ValueError, match="a valid decision"):
+        wattsched.explain(instance, wattsched.Decision(jobs=[], waiting=[]), "j0")
+    with pytest.raises(ValueError, match="sizing"):
+        wattsched.explain(wattsched.generate("sharing", jobs=2), result, "j0")
+    with pytest.raises(TypeError, match="job must be a name"):
+        wattsched.explain(instance, result, 3)  # type: ignore[arg-type]
