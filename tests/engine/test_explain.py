@@ -12,10 +12,14 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import wattsched
 from tests.brute_force.sizing_explanations import WAITING_COUNTS, Row, Truth, random_round
 from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, sleeping, small_instances
+from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.explanation import Alternative, Change, Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import verdict_on_explanation
@@ -138,6 +142,21 @@ def _compare_requests(truth: Truth, found: Explanation) -> None:
         late = sorted(s for row in truth.rows(truth.job) if (s := truth.seconds(truth.job, row)) > deadline_s)
         soonest = next((s for s in late if truth.possible(deadline_s=s)), None)
         assert (None if mine is None else mine.change.deadline_s) == pytest.approx(soonest)
+
+
+ROUNDS = small_instances(min_jobs=2) | instances_with_sets() | sleeping(small_instances(min_jobs=2))
+
+
+@settings(max_examples=examples(50))
+@given(ROUNDS, st.sampled_from(sorted(OBJECTIVES)))
+def test_every_explanation_is_accepted(instance: Instance, goal: str) -> None:
+    """Whatever a round has: sets, tenants, sleeping nodes, power domains, prices of changes, budgets."""
+    instance = instance.model_copy(update={"objective": goal})
+    result = wattsched.solve(instance)
+    for name in [] if result.decision is None else result.decision.waiting:
+        found = wattsched.explain(instance, result, name)
+        assert faults_of(instance, result, found) == []
+        assert found.unanswered == []
 
 
 def test_a_session_explains_its_last_decision() -> None:
