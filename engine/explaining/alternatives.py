@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -54,6 +52,7 @@ class Alternatives:
 
     def __init__(self, of: DecidedRound, timer: Timer):
         self.of, self.timer, self.unanswered = of, timer, list[str]()
+        self._solved = dict[tuple[str, str], Result | None]()
 
     def found(self) -> list[Alternative]:
         """Find changes of each kind, those of what there is before those of what the job asks for."""
@@ -68,115 +67,87 @@ class Alternatives:
         return found
 
     def solved(self, name: RoundName, change: Change = NOTHING) -> Result | None:
-        """Solve a derived round; None for one with a fault, and where there is no time left."""
-        if self.timer.over():
-            return None
-        round = self.of.derived(name, change)
-        if (change.gpus or change.lifted) and faults_of(round):
-            return None
-        limits = Limits(gap=_GAPS.get(name, _EXACT), time_s=self.timer.share(_SHARE).remaining_s())
-        return answered(Call(round, (None, "auto", None), limits, of_session=True))
+        """Solve a derived round, once; None for one with a fault, and where there is no time left."""
+        key = name, change.model_dump_json()
+        if key not in self._solved:
+            round = None if self.timer.over() else self.of.derived(name, change)
+            if round is None or ((change.gpus or change.lifted) and faults_of(round)):
+                return None
+            limits = Limits(gap=_GAPS.get(name, _EXACT), time_s=self.timer.share(_SHARE).remaining_s())
+            self._solved[key] = answered(Call(round, (None, "auto", None), limits, of_session=True))
+        return self._solved[key]
 
-    @cached_property
-    def _at_any_watts(self) -> Result | None:
-        """Round of watts without a change."""
-        return self.solved("watts")
+    def _of_budgets(self) -> list[Alternative]:
+        """Find the least raise of budgets with which the job runs, of watts alone or else of joules."""
+        found = self._alternative(NOTHING, "watts")
+        if found and not found[0].change.amounts.keys() <= {"power_w"}:
+            return self._alternative(NOTHING, "joules") or found
+        return found
 
-    def _of_budgets(self) -> Iterator[Alternative]:
-        """Yield the least raise of budgets with which the job runs, of watts alone or else of joules."""
-        if (watts := self._at_any_watts) is None or not watts.solved:
-            return
-        one = self._alternative(NOTHING, watts, [proof_of("watts", NOTHING, watts)])
-        if one is not None and not one.change.amounts.keys() <= {"power_w"}:
-            joules = self.solved("joules")
-            if joules is not None and joules.solved:
-                one = self._alternative(NOTHING, joules, [proof_of("joules", NOTHING, joules)]) or one
-        yield from [] if one is None else [one]
-
-    def _of_gpus(self) -> Iterator[Alternative]:
-        """Yield the fewest more GPUs in each pool, or in the quota of the tenant, with which the job runs."""
-        if (at_any := self._at_any_watts) is None or at_any.termination.reason != "infeasible":
-            return
+    def _of_gpus(self) -> list[Alternative]:
+        """Find the fewest more GPUs in each pool, or in the quota of the tenant, with which the job runs."""
+        at_any_watts, found = self.solved("watts"), list[Alternative]()
+        if at_any_watts is None or at_any_watts.termination.reason != "infeasible":
+            return found
         of, known, options = self.of, self.of.known, self._options()
         soonest = options.pool[np.argsort(options.completion_s, kind="stable")]
         for p in list(dict.fromkeys(soonest.tolist()))[:MOST_POOLS]:
             pool, needs = known.pools[p], options.block[options.pool == p]
-            more = partial(_in_pool, pool.name)
             gpus = np.array([one.gpus for one in of.decision.jobs if one.pool == pool.name], dtype=np.int64)
             free = int(pool.available.sum() - room_for([pool], np.zeros_like(gpus), gpus).sum())
-            yield from self._fewest(int(needs.max()), max(1, int(needs.min()) - free), more)
+            more = [Change(gpus={pool.name: n + 1}) for n in range(int(needs.max()))]
+            found += self._first("watts", more, max(1, int(needs.min()) - free) - 1)
         tenant = of.instance.tenants.get(known.jobs.coded("tenant").at(of.job) or "")
         if tenant is not None and tenant.gpus is not None:
-            yield from self._fewest(int(options.gpus.max()) + tenant.gpus, 1, lambda n: Change(tenant_gpus=n))
+            most = int(options.gpus.max()) + tenant.gpus
+            found += self._first("watts", [Change(tenant_gpus=n + 1) for n in range(most)], 0)
+        return found
 
-    def _fewest(self, most: int, guess: int, change: Callable[[int], Change]) -> Iterator[Alternative]:
-        """Yield the least whole number of something, up to `most`, with which the job runs at any watts.
+    def _of_time(self) -> list[Alternative]:
+        """Find what lets the job run with an option that is later than if it waits, where that differs."""
+        return self._alternative(Change(later=True), "watts") if np.isfinite(self.of.waits_s) else []
 
-        First a guess and one less are tried, then the number is bisected. One less is shown to be too little.
-        """
-        low, high, trial = 0, most + 1, min(guess, most)
-        below, best = self._at_any_watts, None
-        while low + 1 < high:
-            result = self.solved("watts", change(trial))
-            if result is None or result.termination.reason not in ("optimal", "feasible", "infeasible"):
-                self.unanswered.append(next(iter(change(1).amounts)))
-                break
-            if result.solved:
-                high, best = trial, result
-                trial = trial - 1 if trial == guess and trial - 1 > low else (low + high) // 2
-            else:
-                low, below = trial, result
-                trial = (low + high) // 2
-        if best is None:
-            return
-        less = change(low) if low else NOTHING
-        proofs = [proof_of("watts", less, below)] if low + 1 == high else []
-        one = self._alternative(change(high), best, [*proofs, proof_of("watts", change(high), best)])
-        yield from [] if one is None else [one]
-
-    def _of_time(self) -> Iterator[Alternative]:
-        """Yield what lets the job run with an option that is later than if it waits, where that differs."""
-        if np.isfinite(self.of.waits_s):
-            change = Change(later=True)
-            result = self.solved("watts", change)
-            if result is not None and result.solved:
-                one = self._alternative(change, result, [proof_of("watts", change, result)])
-                yield from [] if one is None else [one]
-
-    def of_requests(self) -> Iterator[Alternative]:
-        """Yield changes of what the job asks for: its least size, its deadline, and what it restricts."""
-        job = self.of.known.jobs[self.of.job]
+    def of_requests(self) -> list[Alternative]:
+        """Find changes of what the job asks for: its least size, its deadline, and what it restricts."""
+        job, found = self.of.known.jobs[self.of.job], list[Alternative]()
         if job.min_gpus is not None:
             counts = np.unique(self._options(Change(min_gpus=1)).gpus)[::-1].tolist()
-            fewer = [Change(min_gpus=n) for n in counts if n < job.min_gpus]
-            yield from self._first(fewer, lambda one: Change(min_gpus=(one.min_gpus or 0) + 1))
-        if (deadline_s := job.deadline_s) is not None:
+            found += self._first("kept", [Change(min_gpus=n) for n in counts if n < job.min_gpus])
+        if job.deadline_s is not None:
             seconds = np.unique(self._options(Change(deadline_s=LARGEST)).completion_s).tolist()
-            later = [Change(deadline_s=s) for s in seconds if s > deadline_s]
-            yield from self._first(later, partial(_earlier, deadline_s))
+            found += self._first("kept", [Change(deadline_s=s) for s in seconds if s > job.deadline_s])
         for name in get_args(Restriction):
             if getattr(job, name) is not None:
-                yield from self._first([Change(lifted=[name])], lambda one: NOTHING)
+                found += self._first("kept", [Change(lifted=[name])])
+        return found
 
-    def _first(self, changes: list[Change], less: Callable[[Change], Change]) -> Iterator[Alternative]:
-        """Yield the first of some changes, each of which allows more than the one before, that is enough.
+    def _first(self, name: RoundName, changes: list[Change], guess: int | None = None) -> list[Alternative]:
+        """Find the first of some changes, each of which allows more than the one before, that is enough.
 
-        What is a little `less` than it is shown to be too little.
+        After a guess the one before it is tried; then they are bisected. A little less is shown not to do.
         """
-        low, high, best = -1, len(changes), None
+        low, high = -1, len(changes)
+        trial = len(changes) // 2 if guess is None else min(guess, len(changes) - 1)
         while low + 1 < high:
-            trial = (low + high) // 2
-            result = self.solved("kept", changes[trial])
+            result = self.solved(name, changes[trial])
             if result is None or result.termination.reason not in ("optimal", "feasible", "infeasible"):
-                self.unanswered.append("requests")
-                return
+                self.unanswered.append(next(iter([*changes[trial].amounts, *changes[trial].lifted])))
+                break
             low, high = (low, trial) if result.solved else (trial, high)
-            best = result if result.solved else best
-        if best is not None:
-            tried = less(changes[high])
-            proof = proof_of("kept", tried, self.solved("kept", tried))
-            one = self._alternative(changes[high], best, [proof])
-            yield from [] if one is None else [one]
+            trial = high - 1 if trial == guess == high and low + 1 < high else (low + high) // 2
+        if high == len(changes):
+            return []
+        return self._alternative(changes[high], name, self._less(changes[high]) if low + 1 == high else None)
+
+    def _less(self, change: Change) -> Change:
+        """Return a change that allows just a little less."""
+        if change.min_gpus is not None:
+            return Change(min_gpus=change.min_gpus + 1)
+        if change.deadline_s is not None:
+            own_s = self.of.known.jobs[self.of.job].deadline_s or 0.0
+            return Change(deadline_s=max(own_s, change.deadline_s * (1 - EARLIER)))
+        gpus = {pool: n - 1 for pool, n in change.gpus.items() if n > 1}
+        return Change(gpus=gpus, tenant_gpus=max(0, change.tenant_gpus - 1))
 
     def _options(self, change: Change | None = None) -> Options:
         """Options with which the job runs and is not later than if it waits; perhaps it asks for less."""
@@ -185,22 +156,31 @@ class Alternatives:
         soon = options.completion_s <= self.of.waits_s * (1 + LAST_DIGITS)
         return options.take(np.flatnonzero(~options.waiting & soon))
 
-    def _alternative(self, change: Change, result: Result, proofs: list[Proof | None]) -> Alternative | None:
-        """Make an alternative of a decision, with budgets raised to what it uses; None if it is not valid."""
+    def _alternative(self, change: Change, name: RoundName, less: Change | None = None) -> list[Alternative]:
+        """Make an alternative of a derived round's decision, with budgets raised to what it uses; else none.
+
+        Its proofs are the certificates of the round with `less`, and of itself where that bounds a budget.
+        """
+        result = self.solved(name, change)
+        if result is None or not result.solved:
+            return []
         round, budgets = self.of.derived("kept", change), self.of.instance.budgets
         totals = check(round, result.decision).totals
         used = totals | {"power_w": totals.get("worst_power_w", totals["power_w"])}
         limits = {name: limit for name, limit in budgets if name in BUDGETS and limit is not None}
-        raised = {
-            name: used[name] - limit for name, limit in limits.items() if used[name] > limit * (1 + _ROUNDING)
-        }
-        whole = change.model_copy(update=raised)
-        decision = self._nearest(whole, result.decision)
-        sound = [one for one in proofs if one is not None]
-        if decision is None:
-            return None
-        found = Alternative(change=whole, decision=difference_of(self.of.decision, decision), proofs=sound)
-        return found.model_copy(update={"least": self._least(found, result, limits)})
+        above = [name for name, limit in limits.items() if used[name] > limit * (1 + _ROUNDING)]
+        whole = change.model_copy(update={name: used[name] - limits[name] for name in above})
+        if (decision := self._nearest(whole, result.decision)) is None:
+            return []
+        proving = [] if less is None else [less]
+        proving += [] if name == "kept" else [change]
+        proofs = [proof_of(name, one, self.solved(name, one)) for one in proving]
+        found = Alternative(
+            change=whole,
+            decision=difference_of(self.of.decision, decision),
+            proofs=[one for one in proofs if one is not None],
+        )
+        return [found.model_copy(update={"least": self._least(found, result, limits)})]
 
     def _least(self, found: Alternative, result: Result, limits: dict[str, float]) -> dict[str, float]:
         """Return what the proofs show of each amount, `result` being the one that the decision is of."""
@@ -232,16 +212,6 @@ class Alternatives:
         return None
 
 
-def _in_pool(pool: str, gpus: int) -> Change:
-    return Change(gpus={pool: gpus})
-
-
-def _earlier(asked_s: float, one: Change) -> Change:
-    """Change to a deadline that is a little earlier, and no earlier than the one that was asked for."""
-    assert one.deadline_s is not None
-    return Change(deadline_s=max(asked_s, one.deadline_s * (1 - EARLIER)))
-
-
 def difference_of(before: Decision, after: Decision) -> Difference:
     """Parts of a decision that differ from another one."""
     known, waited = {one.job: one for one in before.jobs}, set(before.waiting)
@@ -260,10 +230,9 @@ def proof_of(name: RoundName, change: Change, result: Result | None) -> Proof | 
     """Proof by the certificate of a derived round; None where there is none, or where more is claimed."""
     if result is None or (result.claimed and not result.solved):
         return None
-    if result.certificate is None and result.termination.reason == "infeasible":
-        return Proof(
-            round=name, change=change, certificate={"prices": {}, "bound": 0.0}
-        )  # a job has no option
-    if result.certificate is None:
+    certificate: dict[str, Any] = {"prices": {}, "bound": 0.0}  # proves enough where a job has no option
+    if result.certificate is not None:
+        certificate = document_of(result)
+    elif result.termination.reason != "infeasible":
         return None
-    return Proof(round=name, change=change, certificate=document_of(result))
+    return Proof(round=name, change=change, certificate=certificate)

@@ -68,7 +68,7 @@ def explain(
     told: dict[str, Any] = {"state": "runs"}
     if job in report.dropped:
         reason = decided_jobs(round).left_out.get(job, "has no option")
-        told = {"state": "never", "reason": reason, "alternatives": [*search.of_requests()]}
+        told = {"state": "never", "reason": reason, "alternatives": search.of_requests()}
     elif not of.outcome[0][of.job]:
         forced = search.solved("forced", NOTHING)
         proof = proof_of("forced", NOTHING, forced)
