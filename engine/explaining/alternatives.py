@@ -13,6 +13,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.explanation import (
+    NEARLY,
     Alternative,
     Change,
     Difference,
@@ -63,7 +64,7 @@ class Alternatives:
                 break  # nothing need be changed
             if self.timer.over():
                 self.unanswered.append(name)
-            found += look()
+            found += [one for one in look() if not any(_covers(other.change, one.change) for other in found)]
         return found
 
     def solved(self, name: RoundName, change: Change = NOTHING) -> Result | None:
@@ -101,6 +102,11 @@ class Alternatives:
         if tenant is not None and tenant.gpus is not None:
             most = int(options.gpus.max()) + tenant.gpus
             found += self._first("watts", [Change(tenant_gpus=n + 1) for n in range(most)], 0)
+            if not found:  # both are short
+                pool, needs = known.pools[options.pool[0]], options.gpus[options.pool == options.pool[0]]
+                both = Change(tenant_gpus=int(needs.min()))
+                more = [both.model_copy(update={"gpus": {pool.name: n + 1}}) for n in range(int(needs.max()))]
+                found += self._first("watts", more, 0)
         return found
 
     def _of_time(self) -> list[Alternative]:
@@ -146,8 +152,9 @@ class Alternatives:
         if change.deadline_s is not None:
             own_s = self.of.known.jobs[self.of.job].deadline_s or 0.0
             return Change(deadline_s=max(own_s, change.deadline_s * (1 - EARLIER)))
-        gpus = {pool: n - 1 for pool, n in change.gpus.items() if n > 1}
-        return Change(gpus=gpus, tenant_gpus=max(0, change.tenant_gpus - 1))
+        if change.gpus:
+            return change.model_copy(update={"gpus": {p: n - 1 for p, n in change.gpus.items() if n > 1}})
+        return Change(tenant_gpus=max(0, change.tenant_gpus - 1))
 
     def _options(self, change: Change | None = None) -> Options:
         """Options with which the job runs and is not later than if it waits; perhaps it asks for less."""
@@ -210,6 +217,12 @@ class Alternatives:
                 if not check(round, one).faults:
                     return one
         return None
+
+
+def _covers(known: Change, other: Change) -> bool:
+    """True if another change, which lets the job be later, needs no less than a known one."""
+    least = other.amounts
+    return other.later and all(least.get(name, 0.0) >= n * (1 - NEARLY) for name, n in known.amounts.items())
 
 
 def difference_of(before: Decision, after: Decision) -> Difference:

@@ -129,13 +129,14 @@ def _cost(of: DecidedRound, forced: Result, bound: float | None) -> Cost:
 
 
 def _later(of: DecidedRound, decision: Decision) -> list[str]:
-    """Names of the jobs that are complete later, or stop; those that lose most weighted time first."""
+    """Names of other jobs that are complete later, or stop; those that lose most weighted time first."""
     waits_s = of.known.round_s + of.known.best_s
     before_s, after_s = (
         np.where(runs, seconds, waits_s)
         for runs, seconds in (of.outcome, DecidedRound(of.instance, decision, of.job).outcome)
     )
     worse = np.flatnonzero(after_s > before_s * (1 + _LAST_DIGITS))
+    worse = worse[worse != of.job]
     loss = of.known.weight[worse] * (after_s[worse] - before_s[worse])
     return [of.known.jobs.names[j] for j in worse[np.argsort(-loss, kind="stable")].tolist()]
 

@@ -14,6 +14,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.reading.inputs import echo
 from wattsched.report.terminal import heading, line, table
 from wattsched.report.wording import count, duration, number, quantity
+from wattsched.verification.sizing.checker import check
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,8 +31,14 @@ def named(name: object) -> str:
 def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> str:
     """Say in a sentence why a job waits and what would let it run."""
     job = named(found.job)
-    ways = [words_of(one, found.job) for one in found.alternatives if one.change != Change()]
+    ways = [words_of(one) for one in found.alternatives if one.change != Change() and not one.change.later]
     would = f"it would start now with {', or with '.join(ways)}" if ways else ""
+    for one in (one for one in found.alternatives if one.change.later):
+        gpus = sum(own.gpus for own in one.decision.jobs if own.job == found.job)
+        could = f"it could start on {count(gpus, 'GPU')} with {words_of(one)}".replace(
+            "with nothing", "at once"
+        )
+        would += f"{'; ' if would else ''}{could}, and would be complete later than if it waits"
     if found.state == "runs":
         text = f"{job} runs: nothing keeps it waiting"
     elif found.state == "never":
@@ -50,7 +57,7 @@ def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> s
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def words_of(one: Alternative, job: str) -> str:
+def words_of(one: Alternative) -> str:
     """Say what an alternative changes: ``8 more GPUs of A100 and 1.2 kW more``."""
     change, parts = one.change, list[str]()
     for pool, gpus in change.gpus.items():
@@ -67,12 +74,7 @@ def words_of(one: Alternative, job: str) -> str:
     raised = {"power_w": (change.power_w, "W"), "energy_j": (change.energy_j, "J")}
     raised["carbon_g"] = (change.carbon_g, "g of CO2")
     parts += [f"{quantity(amount, unit)} more" for amount, unit in raised.values() if amount]
-    if change.later:
-        now = next((found for found in one.decision.jobs if found.job == job), None)
-        parts.append(
-            f"{'fewer GPUs' if now is None else count(now.gpus, 'GPU')}, sooner complete if it waits"
-        )
-    return " and ".join(parts)
+    return " and ".join(parts) or "nothing"
 
 
 def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
@@ -96,12 +98,20 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
     total, most = int(free[mine].sum()), int(free[mine].max())
     where = named(nodes.names[mine[int(np.argmax(free[mine]))]])
     of = f" of {named(pool.name)}" if len(known.pools) > 1 else ""
-    if (total if gpus > pool.gpus_per_node or pool.capacity == "count" else most) >= gpus:
-        watts = float((options.power_w - options.idle_w)[here].min())
-        least = f"{count(gpus, 'GPU')}{of} {'are' if gpus > 1 else 'is'} free"
-        return f"{quantity(watts, 'W')} at least: {least}, but not what it takes to run there"
+    short = {name for one in found.alternatives for name in one.change.amounts}
+    together = total if gpus > pool.gpus_per_node or pool.capacity == "count" else most
+    if together >= gpus and "gpus" not in short:
+        enough = f"{count(gpus, 'GPU')}{of}"
+        if "tenant_gpus" in short:
+            return f"{enough}: the quota of its tenant is used up"
+        if "power_w" in short and instance.budgets.power_w is not None:
+            left_w = instance.budgets.power_w - check(instance, decision).totals["power_w"]
+            watts = float((options.power_w - options.idle_w)[here].min())
+            return f"power: {enough} would take {quantity(watts, 'W')} more, {quantity(left_w, 'W')} are left"
+        return f"{'energy' if short & {'energy_j', 'carbon_g'} else 'other limits'}: {enough} would be free"
     if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
-        return f"{count(gpus, 'GPU')}{of}: {total:,} of {int(nodes.available[mine].sum()):,} free"
+        apart = ", but not together" if total >= gpus else ""
+        return f"{count(gpus, 'GPU')}{of}: {total:,} of {int(nodes.available[mine].sum()):,} free{apart}"
     free_there = f"{most} of them free on {where}" if most else "none is free"
     return f"{count(gpus, 'GPU')}{of} on one node: {free_there}"
 
@@ -124,10 +134,10 @@ def print_explanation(out: Console, found: Explanation) -> None:
     line(out, (first, "bold"))
     for part in others:
         line(out, part, indent=2)
-    rows: list[Any] = [
-        (words_of(one, found.job) or "nothing", _others(one), "proven least" if one.proven else _short(one))
-        for one in found.alternatives
-    ]
+    rows: list[Any] = []
+    for one in found.alternatives:
+        told = words_of(one) + (", later than if it waits" if one.change.later else "")
+        rows.append((told, _others(one), "proven least" if one.proven else _short(one)))
     if rows:
         heading(out, "It runs with", "no other job that runs is later")
         table(out, ["change", "other jobs that change", "proof"], rows)

@@ -121,7 +121,7 @@ class Cost(Strict):
     Attributes
     ----------
     later : list of str
-        Jobs that are complete later than decided, or stop; those first that lose most weighted time.
+        Other jobs that are complete later than decided, or stop; those first that lose most weighted time.
     objective, bound : float
         Of the round in which the job must run, and what its certificate proves.
     weight : float, optional

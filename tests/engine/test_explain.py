@@ -120,7 +120,9 @@ def _compare(truth: Truth, found: Explanation) -> None:
                 assert one.change.tenant_gpus == fewest
                 same(one, truth.least_w(quota=one.change.tenant_gpus))
     if truth.document["objective"] in WAITING_COUNTS and not _free(found):
-        same(alternative(later=True), truth.least_w(later=True))
+        one = alternative(later=True)
+        if one is not None or not found.alternatives:  # what needs no less than others is left out
+            same(one, truth.least_w(later=True))
 
 
 def _free(found: Explanation) -> bool:

@@ -326,6 +326,7 @@ class ExplanationChecker:
         before, after = self.seconds, self._seconds_of(decision)
         before, after = (np.where(np.isinf(one), self.waits_s, one) for one in (before, after))
         later = {round.by_column().names[j] for j in np.flatnonzero(after > before * (1 + 1e-9)).tolist()}
+        later.discard(self.explanation.job)
         if len(cost.later) != len(later) or set(cost.later) != later:
             yield "later: these are not the jobs that are complete later, or stop"
         if cost.bound is not None:
