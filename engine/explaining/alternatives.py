@@ -32,7 +32,7 @@ from wattsched.verification.sizing.checker import check
 
 NOTHING = Change()
 BUDGETS = ("power_w", "energy_j", "carbon_g")
-MOST_POOLS = 3
+MOST_POOLS = 2
 """Pools in which more GPUs are looked for: those in which the job would be complete soonest."""
 
 EARLIER = 1e-5
@@ -168,36 +168,52 @@ class Alternatives:
 
         Its proofs are the certificates of the round with `less`, and of itself where that bounds a budget.
         """
-        result = self.solved(name, change)
-        if result is None or not result.solved:
+        if (result := self.solved(name, change)) is None or not result.solved:
             return []
-        round, budgets = self.of.derived("kept", change), self.of.instance.budgets
-        totals = check(round, result.decision).totals
-        used = totals | {"power_w": totals.get("worst_power_w", totals["power_w"])}
-        limits = {name: limit for name, limit in budgets if name in BUDGETS and limit is not None}
-        above = [name for name, limit in limits.items() if used[name] > limit * (1 + _ROUNDING)]
-        whole = change.model_copy(update={name: used[name] - limits[name] for name in above})
+        whole, proving = (
+            self._raised(change, result),
+            [(name, one) for one in (less, change) if one is not None],
+        )
+        if name == "watts" and whole != (
+            capped := whole.model_copy(update={"energy_j": 0.0, "carbon_g": 0.0})
+        ):
+            # With these watts, the least joules.
+            if (joules := self.solved("joules", capped)) is not None and joules.solved:
+                result, whole = joules, self._raised(capped, joules)
+                proving.append(("joules", capped))
         if (decision := self._nearest(whole, result.decision)) is None:
             return []
-        proving = [] if less is None else [less]
-        proving += [] if name == "kept" else [change]
-        proofs = [proof_of(name, one, self.solved(name, one)) for one in proving]
+        proofs = [proof_of(*one, self.solved(*one)) for one in proving if one != ("kept", change)]
         found = Alternative(
             change=whole,
             decision=difference_of(self.of.decision, decision),
             proofs=[one for one in proofs if one is not None],
         )
-        return [found.model_copy(update={"least": self._least(found, result, limits)})]
+        return [found.model_copy(update={"least": self._least(found)})]
 
-    def _least(self, found: Alternative, result: Result, limits: dict[str, float]) -> dict[str, float]:
-        """Return what the proofs show of each amount, `result` being the one that the decision is of."""
-        least, amounts = dict[str, float](), found.change.amounts
+    def _limits(self) -> dict[str, float]:
+        """Budgets of the round that can be raised."""
+        named = ((name, getattr(self.of.instance.budgets, name)) for name in BUDGETS)
+        return {name: limit for name, limit in named if limit is not None}
+
+    def _raised(self, change: Change, result: Result) -> Change:
+        """Return a change with budgets raised to what a decision uses."""
+        totals = check(self.of.derived("kept", change), result.decision).totals
+        used, limits = totals | {"power_w": totals.get("worst_power_w", totals["power_w"])}, self._limits()
+        had = {name: limit + getattr(change, name) for name, limit in limits.items()}
+        above = [name for name, limit in had.items() if used[name] > limit * (1 + _ROUNDING)]
+        return change.model_copy(update={name: used[name] - limits[name] for name in above})
+
+    def _least(self, found: Alternative) -> dict[str, float]:
+        """Return what the proofs show of each amount."""
+        least, amounts, limits = dict[str, float](), found.change.amounts, self._limits()
         for proof in found.proofs:
-            if proof.change != found.change.without_budgets or proof.round == "kept":
+            result = self.solved(proof.round, proof.change)
+            if result is None or result.objective is None:  # a little less is impossible
                 for name in ("gpus", "tenant_gpus", "min_gpus", "deadline_s"):
-                    least |= {name: amounts[name]} if name in amounts else {}
+                    if name in amounts and getattr(proof.change, name) != getattr(found.change, name):
+                        least[name] = amounts[name]
                 continue
-            assert result.objective is not None
             beyond = proof.certificate["bound"] - result.objective
             if proof.round == "watts" and "power_w" in limits:
                 watts = result.totals["power_w"] + beyond / (SHORT * self.of.shortest_s)

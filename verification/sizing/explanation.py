@@ -272,7 +272,8 @@ class ExplanationChecker:
                 and tried == bare.model_copy(update={name: getattr(tried, name)})
                 and (name == "lifted" or amount <= amounts[name])
             }
-        if tried != bare or proof.round not in ("watts", "joules"):
+        asked = one.change.model_copy(update={"energy_j": 0.0, "carbon_g": 0.0})
+        if (proof.round, tried) not in (("watts", bare), ("joules", asked)):
             return {}
         # The objective counts what is used beyond what is used whatever is decided.
         report = check(self.derived(proof.round, tried), self._merged(one.decision))
