@@ -170,20 +170,16 @@ class Alternatives:
         """
         if (result := self.solved(name, change)) is None or not result.solved:
             return []
-        whole, proving = (
-            self._raised(change, result),
-            [(name, one) for one in (less, change) if one is not None],
-        )
-        if name == "watts" and whole != (
-            capped := whole.model_copy(update={"energy_j": 0.0, "carbon_g": 0.0})
-        ):
-            # With these watts, the least joules.
-            if (joules := self.solved("joules", capped)) is not None and joules.solved:
-                result, whole = joules, self._raised(capped, joules)
-                proving.append(("joules", capped))
+        whole, proving = self._raised(change, result), [] if less is None else [(name, less)]
+        proving += [] if name == "kept" else [(name, change)]
+        capped = whole.model_copy(update={"energy_j": 0.0, "carbon_g": 0.0})
+        joules = self.solved("joules", capped) if name == "watts" and whole != capped else None
+        if joules is not None and joules.solved:  # the least energy with these watts
+            result, whole = joules, self._raised(capped, joules)
+            proving.append(("joules", capped))
         if (decision := self._nearest(whole, result.decision)) is None:
             return []
-        proofs = [proof_of(*one, self.solved(*one)) for one in proving if one != ("kept", change)]
+        proofs = [proof_of(*one, self.solved(*one)) for one in proving]
         found = Alternative(
             change=whole,
             decision=difference_of(self.of.decision, decision),
