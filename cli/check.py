@@ -56,7 +56,8 @@ def command(
         verdict, lines = _check_bound(instance_file)
     else:
         if [instance_file, result_file, explanation_file].count(STANDARD) > 1:
-            raise BadInput("only one of INSTANCE, RESULT and EXPLANATION can be standard input")
+            more = "" if explanation_file is None else " and EXPLANATION"
+            raise BadInput(f"only one of INSTANCE and RESULT{more} can be standard input")
         if explanation_file is not None:
             if require_gap is not None or dask is not None:
                 raise BadInput("EXPLANATION: cannot be combined with --require-gap or --dask")

@@ -25,7 +25,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import verdict_on_explanation
 from wattsched.results.result import Result
 
-CASES = int(os.environ.get("EXPLAINED_CASES", examples(30)))
+CASES = int(os.environ.get("EXPLAINED_CASES", examples(20)))
 SEED = int(os.environ.get("EXPLAINED_SEED", "0"))
 
 
@@ -149,7 +149,7 @@ def _compare_requests(truth: Truth, found: Explanation) -> None:
 ROUNDS = small_instances(min_jobs=2) | instances_with_sets() | sleeping(small_instances(min_jobs=2))
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(ROUNDS, st.sampled_from(sorted(OBJECTIVES)))
 def test_every_explanation_is_accepted(instance: Instance, goal: str) -> None:
     """Whatever a round has: sets, tenants, sleeping nodes, power domains, prices of changes, budgets."""
