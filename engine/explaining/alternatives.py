@@ -35,6 +35,9 @@ BUDGETS = ("power_w", "energy_j", "carbon_g")
 MOST_POOLS = 2
 """Pools in which more GPUs are looked for: those in which the job would be complete soonest."""
 
+FREE_W, STEPS = 1e9, 16
+"""Watts by which a cap is raised to have none, and parts of what is needed then that are tried."""
+
 EARLIER = 1e-5
 """Part of a deadline by which one is earlier that is shown to be too early; the checker tolerates less."""
 
@@ -91,8 +94,7 @@ class Alternatives:
         if at_any_watts is None or at_any_watts.termination.reason != "infeasible":
             return found
         of, known, options = self.of, self.of.known, self._options()
-        soonest = options.pool[np.argsort(options.completion_s, kind="stable")]
-        for p in list(dict.fromkeys(soonest.tolist()))[:MOST_POOLS]:
+        for p in self._soonest_pools():
             pool, needs = known.pools[p], options.block[options.pool == p]
             gpus = np.array([one.gpus for one in of.decision.jobs if one.pool == pool.name], dtype=np.int64)
             free = int(pool.available.sum() - room_for([pool], np.zeros_like(gpus), gpus).sum())
@@ -107,7 +109,28 @@ class Alternatives:
                 both = Change(tenant_gpus=int(needs.min()))
                 more = [both.model_copy(update={"gpus": {pool.name: n + 1}}) for n in range(int(needs.max()))]
                 found += self._first("watts", more, 0)
+        return found or self._of_domains()
+
+    def _of_domains(self) -> list[Alternative]:
+        """Find by how much caps of power domains are too low, where more GPUs are not needed."""
+        domains, found = self.of.instance.cluster.power_domains, list[Alternative]()
+        free = Change(power_domains={one.name: FREE_W for one in domains})
+        if not domains or (at_any := self.solved("watts", free)) is None or not at_any.solved:
+            return found
+        for p in self._soonest_pools():
+            free = Change(power_domains=dict.fromkeys(self.of.known.pools[p].domains, FREE_W))
+            result = self.solved("watts", free)
+            if result is not None and result.solved and (over_w := self.of.overdraw_w(result.decision)):
+                parts = [*(n / STEPS for n in range(1, STEPS)), 1 - NEARLY / 2, 1.0]
+                raised = [Change(power_domains={d: w * part for d, w in over_w.items()}) for part in parts]
+                found += self._first("watts", raised, STEPS)
         return found
+
+    def _soonest_pools(self) -> list[int]:
+        """Numbers of the pools in which the job would be complete soonest, a few."""
+        options = self._options()
+        soonest = options.pool[np.argsort(options.completion_s, kind="stable")]
+        return list(dict.fromkeys(soonest.tolist()))[:MOST_POOLS]
 
     def _of_time(self) -> list[Alternative]:
         """Find what lets the job run with an option that is later than if it waits, where that differs."""
@@ -143,18 +166,17 @@ class Alternatives:
             trial = high - 1 if trial == guess == high and low + 1 < high else (low + high) // 2
         if high == len(changes):
             return []
-        return self._alternative(changes[high], name, self._less(changes[high]) if low + 1 == high else None)
+        less = changes[low] if low >= 0 and name == "watts" else self._less(changes[high])
+        return self._alternative(changes[high], name, less if low + 1 == high else None)
 
     def _less(self, change: Change) -> Change:
-        """Return a change that allows just a little less."""
+        """Return a change that allows just a little less; nothing of what a first change raises."""
         if change.min_gpus is not None:
             return Change(min_gpus=change.min_gpus + 1)
         if change.deadline_s is not None:
             own_s = self.of.known.jobs[self.of.job].deadline_s or 0.0
             return Change(deadline_s=max(own_s, change.deadline_s * (1 - EARLIER)))
-        if change.gpus:
-            return change.model_copy(update={"gpus": {p: n - 1 for p, n in change.gpus.items() if n > 1}})
-        return Change(tenant_gpus=max(0, change.tenant_gpus - 1))
+        return Change(tenant_gpus=change.tenant_gpus if change.gpus else 0)
 
     def _options(self, change: Change | None = None) -> Options:
         """Options with which the job runs and is not later than if it waits; perhaps it asks for less."""
@@ -209,6 +231,8 @@ class Alternatives:
                 for name in ("gpus", "tenant_gpus", "min_gpus", "deadline_s"):
                     if name in amounts and getattr(proof.change, name) != getattr(found.change, name):
                         least[name] = amounts[name]
+                if found.change.power_domains:
+                    least["power_domains"] = proof.change.amounts.get("power_domains", 0.0)
                 continue
             beyond = proof.certificate["bound"] - result.objective
             if proof.round == "watts" and "power_w" in limits:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.formulations.sizing.budgets import budgets_of
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.data import options_in, options_of
 from wattsched.formulations.sizing.decisions import place
@@ -83,6 +84,20 @@ class DecidedRound:
         counts = self.instance.objective in COMPLETIONS
         return float(self.known.round_s + self.known.best_s[self.job]) if counts else np.inf
 
+    def overdraw_w(self, decision: Decision) -> dict[str, float]:
+        """Watts above the cap of each power domain that a decision exceeds; empty with jobs in sets."""
+        rows = matching_rows(self.known, decision)
+        if (rows == UNKNOWN).any():
+            return {}
+        options = options_in(self.known, np.arange(len(rows)), rows)
+        above_w, found = np.where(options.waiting, 0.0, options.power_w - options.idle_w), dict[str, float]()
+        for budget in budgets_of(self.known):
+            kind, _, name = budget.name.partition(":")
+            over_w = float(above_w[np.isin(options.pool, budget.members)].sum()) - budget.capacity
+            if kind == "power_w" and name and over_w > 0.0:
+                found[name] = over_w
+        return found
+
     def placed(self, round: Instance, decision: Decision) -> Decision:
         """Return a decision of a derived round with jobs where they were decided to be, if they fit there."""
         jobs, held = round.by_column(), AssignmentColumns.from_records(self.decision.jobs)
@@ -143,6 +158,12 @@ def changed(instance: Instance, job: int, change: Change) -> Instance:
         tenants = tenants | {owner: tenants[owner].model_copy(update={"gpus": more})}
     for pool, gpus in change.gpus.items():
         cluster = more_gpus(cluster, pool, gpus)
+    if raised := change.power_domains:
+        domains = [
+            one.model_copy(update={"power_cap_w": one.power_cap_w + raised.get(one.name, 0.0)})
+            for one in cluster.power_domains
+        ]
+        cluster = cluster.model_copy(update={"power_domains": domains})
     own: dict[str, Column] = {}
     if change.min_gpus is not None:
         own["min_gpus"] = _but(jobs.counts("min_gpus"), job, change.min_gpus)

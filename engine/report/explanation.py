@@ -62,6 +62,8 @@ def words_of(one: Alternative) -> str:
     change, parts = one.change, list[str]()
     for pool, gpus in change.gpus.items():
         parts.append(f"{count(gpus, 'more GPU')} of {named(pool)}")
+    for domain, watts in change.power_domains.items():
+        parts.append(f"{quantity(watts, 'W')} more behind {named(domain)}")
     if change.tenant_gpus:
         parts.append(f"{count(change.tenant_gpus, 'more GPU')} in the quota of its tenant")
     if change.min_gpus is not None:
@@ -108,6 +110,8 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
             left_w = instance.budgets.power_w - check(instance, decision).totals["power_w"]
             watts = float((options.power_w - options.idle_w)[here].min())
             return f"power: {enough} would take {quantity(watts, 'W')} more, {quantity(left_w, 'W')} are left"
+        if "power_domains" in short:
+            return f"power: {enough} would be free, but the caps of its power domains bind"
         return f"{'energy' if short & {'energy_j', 'carbon_g'} else 'other limits'}: {enough} would be free"
     if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
         apart = ", but not together" if total >= gpus else ""
@@ -157,7 +161,7 @@ def _others(one: Alternative) -> str:
 
 def _short(one: Alternative) -> str:
     """Say how much of an amount is proven to be needed."""
-    units = {"power_w": "W", "energy_j": "J", "carbon_g": "g"}
+    units = {"power_w": "W", "energy_j": "J", "carbon_g": "g", "power_domains": "W"}
     told = [
         f"at least {quantity(one.least[n], units[n])}"
         for n in one.change.amounts

@@ -20,7 +20,9 @@ LINEAR = ("total-completion", "progress", "proportional", "goodput")
 RoundName = Literal["kept", "watts", "joules", "forced"]
 """Rounds that are derived from a round and its decision; ``docs/explain.md`` defines each."""
 
-Amount = Literal["power_w", "energy_j", "carbon_g", "gpus", "tenant_gpus", "min_gpus", "deadline_s"]
+Amount = Literal[
+    "power_w", "energy_j", "carbon_g", "power_domains", "gpus", "tenant_gpus", "min_gpus", "deadline_s"
+]
 """Fields of a change that are amounts."""
 
 Restriction = Literal["pools", "gpu_counts", "frequencies_mhz", "power_limits_w", "batch_sizes"]
@@ -39,6 +41,8 @@ class Change(Strict):
     ----------
     power_w, energy_j, carbon_g : float
         By how much budgets of the round are raised.
+    power_domains : dict of str to float
+        Watts by which caps of power domains are raised.
     gpus : dict of str to int
         GPUs that pools have more, on new nodes like their last one.
     tenant_gpus : int
@@ -56,6 +60,7 @@ class Change(Strict):
     power_w: NonNegative = 0.0
     energy_j: Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)] = 0.0
     carbon_g: NonNegative = 0.0
+    power_domains: dict[Name, NonNegative] = {}
     gpus: dict[Name, Count] = {}
     tenant_gpus: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     min_gpus: Count | None = None
@@ -66,8 +71,9 @@ class Change(Strict):
     @property
     def amounts(self) -> dict[Amount, float]:
         """Amounts of the change, by the names of its fields."""
-        found = {name: getattr(self, name) for name in get_args(Amount)} | {"gpus": sum(self.gpus.values())}
-        return {name: float(amount) for name, amount in found.items() if amount}
+        found = {name: getattr(self, name) for name in get_args(Amount)}
+        sums = {name: sum(by.values()) if isinstance(by, dict) else by for name, by in found.items()}
+        return {name: float(amount) for name, amount in sums.items() if amount}
 
     @property
     def without_budgets(self) -> Change:

@@ -183,6 +183,24 @@ def test_a_session_explains_its_last_decision() -> None:
     assert decision.explain("b/c").alternatives == found.alternatives
 
 
+def test_a_power_domain_is_raised_by_just_enough() -> None:
+    """By hand: behind `feed` 1,100 W are drawn with one job, and 200 W idle; another one takes 500 W more."""
+    nodes = [{"name": name, "gpu_type": "A100", "gpus": 4} for name in "ab"]
+    domains = [{"name": "feed", "members": ["a"], "power_cap_w": 1100.0}]
+    domains.append({"name": "other", "members": ["b"], "power_cap_w": 300.0})
+    cluster = {"gpu_types": {"A100": {"idle_power_w": 50.0}}, "nodes": nodes, "power_domains": domains}
+    table = {"gpus": [2], "pool": ["A100"], "power_w": [600.0], "rate": [1.0]}
+    jobs = [{"name": name, "weight": weight, "options": table} for name, weight in (("x", 2.0), ("y", 1.0))]
+    instance = Instance.model_validate({"cluster": cluster, "jobs": jobs, "objective": "goodput"})
+    result = wattsched.solve(instance, gap=0.0)
+    found = wattsched.explain(instance, result, "y")
+    raised = [one.change.power_domains for one in found.alternatives]
+    assert raised == [{"feed": pytest.approx(100.0)}, {"other": pytest.approx(400.0)}]
+    assert all(one.proven for one in found.alternatives)
+    assert "100 W more behind feed" in found.sentence
+    assert faults_of(instance, result, found) == []
+
+
 def test_refuses_what_it_cannot_explain() -> None:
     document = random_round(random.Random(1))
     instance = Instance.model_validate(document)

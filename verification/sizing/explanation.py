@@ -181,10 +181,20 @@ class ExplanationChecker:
         """Return the round with a change; a ValueError for one that it cannot have."""
         of, jobs, x = self.instance, self.instance.by_column(), self.job
         limits = {name: limit for name, limit in of.budgets if name in BUDGETS and limit is not None}
-        raised = {name: limit + getattr(change, name) for name, limit in limits.items()}
-        new: dict[str, Any] = {"budgets": of.budgets.model_copy(update=raised)}
+        higher = {name: limit + getattr(change, name) for name, limit in limits.items()}
+        new: dict[str, Any] = {"budgets": of.budgets.model_copy(update=higher)}
         for pool, gpus in change.gpus.items():
             new["cluster"] = _grown(new.get("cluster", of.cluster), pool, gpus)
+        if unknown := change.power_domains.keys() - {one.name for one in of.cluster.power_domains}:
+            raise ValueError(f"power_domains: there is no '{min(unknown):.80}'")
+        if change.power_domains:
+            cluster = new.get("cluster", of.cluster)
+            caps = {one.name: one.power_cap_w for one in cluster.power_domains}
+            caps |= {name: caps[name] + watts for name, watts in change.power_domains.items()}
+            domains = [
+                one.model_copy(update={"power_cap_w": caps[one.name]}) for one in cluster.power_domains
+            ]
+            new["cluster"] = cluster.model_copy(update={"power_domains": domains})
         if change.tenant_gpus:
             owner = jobs.coded("tenant").at(x)
             if owner not in of.tenants or (quota := of.tenants[owner].gpus) is None:
@@ -260,6 +270,7 @@ class ExplanationChecker:
             less = {
                 "gpus": (fewer + 1.0, tried.gpus.keys() <= bare.gpus.keys() and len(bare.gpus) == 1),
                 "tenant_gpus": (tried.tenant_gpus + 1.0, True),
+                "power_domains": (sum(tried.power_domains.values()), _in_proportion(tried, bare)),
                 "min_gpus": ((tried.min_gpus or math.inf) - 1.0, tried.min_gpus is not None),
                 "deadline_s": (amounts.get("deadline_s", 0.0), self._just_too_early(one.change, tried)),
                 "lifted": (1.0, not tried.lifted),
@@ -357,6 +368,18 @@ class ExplanationChecker:
         if before is None or waits is None or runs is None:
             return False
         return self.sign * (runs - (self.bound + waits - before)) <= 1e-9 * max(abs(runs), abs(waits))
+
+
+def _in_proportion(tried: Change, change: Change) -> bool:
+    """True if caps of power domains were raised by the same part of what a change raises them by."""
+    part = sum(tried.power_domains.values()) / (sum(change.power_domains.values()) or 1.0)
+    return (
+        all(
+            math.isclose(tried.power_domains.get(name, 0.0), part * watts, rel_tol=1e-9, abs_tol=1e-9)
+            for name, watts in change.power_domains.items()
+        )
+        and not tried.power_domains.keys() - change.power_domains.keys()
+    )
 
 
 def _grown(cluster: Cluster, pool: str, gpus: int) -> Cluster:
