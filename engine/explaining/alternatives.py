@@ -105,8 +105,10 @@ class Alternatives:
             most = int(options.gpus.max()) + tenant.gpus
             found += self._first("watts", [Change(tenant_gpus=n + 1) for n in range(most)], 0)
             if not found:  # both are short
+                theirs = {known.jobs.names[j] for j in np.flatnonzero(known.tenant == known.tenant[of.job])}
+                left = tenant.gpus - sum(one.gpus for one in of.decision.jobs if one.job in theirs)
                 pool, needs = known.pools[options.pool[0]], options.gpus[options.pool == options.pool[0]]
-                both = Change(tenant_gpus=int(needs.min()))
+                both = Change(tenant_gpus=max(1, int(needs.min()) - left))
                 more = [both.model_copy(update={"gpus": {pool.name: n + 1}}) for n in range(int(needs.max()))]
                 found += self._first("watts", more, 0)
         return found or self._of_domains()

@@ -104,7 +104,8 @@ def _compare(truth: Truth, found: Explanation) -> None:
         rows = [row for row in truth.rows(truth.job) if truth.seconds(truth.job, row) <= latest_s]
         deadline_s = truth.job.get("deadline_s", math.inf)
         for pool in {row[0] for row in rows if truth.seconds(truth.job, row) <= deadline_s}:
-            one = next((one for one in found.alternatives if one.change.gpus.keys() == {pool}), None)
+            changed = [one for one in found.alternatives if not one.change.tenant_gpus]
+            one = next((one for one in changed if one.change.gpus.keys() == {pool}), None)
             fewest = next((n for n in range(1, 9) if truth.least_w({pool: n}) < math.inf), None)
             assert (one is not None) == (fewest is not None)
             if one is not None:
@@ -113,8 +114,11 @@ def _compare(truth: Truth, found: Explanation) -> None:
                 same(one, truth.least_w({pool: one.change.gpus[pool]}))
                 assert one.proven or "energy_j" in truth.document["budgets"]
         if "tenant" in truth.job:
-            one = next((one for one in found.alternatives if one.change.tenant_gpus), None)
-            fewest = next((n for n in range(1, 9) if truth.least_w(quota=n) < math.inf), None)
+            changed = [one for one in found.alternatives if not one.change.gpus]
+            one = next((one for one in changed if one.change.tenant_gpus), None)
+            # More than the job has at most, and its tenant has, is not looked for.
+            most = max(row[1] for row in rows) + truth.document["tenants"]["t"]["gpus"] if rows else 0
+            fewest = next((n for n in range(1, most + 1) if truth.least_w(quota=n) < math.inf), None)
             assert (one is not None) == (fewest is not None)
             if one is not None:
                 assert one.change.tenant_gpus == fewest
