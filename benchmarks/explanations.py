@@ -1,6 +1,6 @@
 """Explanations of waiting jobs: seconds, how many changes are proven least, and whether the checker agrees.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.explanations --write [--jobs 20]
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.explanations --write [--jobs 6]
 
 Rounds are generated, or made from the ITP and Philly traces, and solved to a gap of 1e-4. Of each so many
 waiting jobs are drawn and explained, in 60 s at most; each explanation is checked. Seconds are those of the
@@ -77,4 +77,4 @@ def explanations(asked: Asked) -> str:
 TABLES = {"explanations": explanations}
 
 if __name__ == "__main__":
-    run(__doc__, TABLES, jobs=20)
+    run(__doc__, TABLES, jobs=6)

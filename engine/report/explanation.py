@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.reading.inputs import echo
 from wattsched.report.terminal import heading, line, table
 from wattsched.report.wording import count, duration, number, quantity
+from wattsched.topology.arrays import IntArray
 from wattsched.verification.sizing.checker import check
 
 if TYPE_CHECKING:
@@ -30,31 +32,40 @@ def named(name: object) -> str:
 
 def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> str:
     """Say in a sentence why a job waits and what would let it run."""
-    job = named(found.job)
-    ways = [words_of(one) for one in found.alternatives if one.change != Change() and not one.change.later]
-    would = f"it would start now with {', or with '.join(ways)}" if ways else ""
-    for one in (one for one in found.alternatives if one.change.later):
-        gpus = sum(own.gpus for own in one.decision.jobs if own.job == found.job)
-        could = f"it could start on {count(gpus, 'GPU')} with {words_of(one)}".replace(
-            "with nothing", "at once"
-        )
-        would += f"{'; ' if would else ''}{could}, and would be complete later than if it waits"
+    job, parts = named(found.job), list[str]()
     if found.state == "runs":
-        text = f"{job} runs: nothing keeps it waiting"
+        parts.append(f"{job} runs: nothing keeps it waiting")
     elif found.state == "never":
         reason = f": it {found.reason}" if found.reason else ", not even if every job that may stop did"
-        text = f"{job} cannot run{reason}" + (f"; {would}" if would else "")
+        parts += [f"{job} cannot run{reason}", *_ways(found)]
     elif any(one.change == Change() for one in found.alternatives):
-        text = f"{job} could run now, and no other job would be later: the objective is no better if it does"
+        parts.append(f"{job} could run now, and no other job would be later")
+        parts.append("the objective is no better if it does")
     else:
-        parts = [f"{job} waits for {_needs(found, instance, decision)}", _goes_first(found, instance), would]
-        if found.cost is not None and found.cost.weight is not None:
-            own = instance.by_column().numbers("weight")[instance.by_column().place[found.job]]
-            parts.append(
-                f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first"
-            )
-        text = "; ".join(part for part in parts if part)
+        parts += [f"{job} waits for {_needs(found, instance, decision)}", *_goes_first(found, instance)]
+        parts += [*_ways(found), *_weight(found, instance)]
+    text = "; ".join(parts)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _ways(found: Explanation) -> Iterator[str]:
+    """Yield what would let the job start: with which it is better off than if it waits, and others."""
+    if ways := [words_of(one) for one in found.alternatives if not one.change.later]:
+        yield f"it would start now with {', or with '.join(ways)}"
+    for one in found.alternatives:
+        if one.change.later:
+            gpus = sum(own.gpus for own in one.decision.jobs if own.job == found.job)
+            how = f"with {words_of(one)}" if one.change.amounts else "at once"
+            could = f"it could start on {count(gpus, 'GPU')} {how}"
+            yield f"{could}, but expects to be complete sooner if it waits"
+
+
+def _weight(found: Explanation, instance: Instance) -> Iterator[str]:
+    """Yield the weight with which the job would go first, if it is known."""
+    if found.cost is not None and found.cost.weight is not None:
+        jobs = instance.by_column()
+        own = jobs.numbers("weight")[jobs.place[found.job]]
+        yield f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first"
 
 
 def words_of(one: Alternative) -> str:
@@ -88,48 +99,48 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
         runs = runs[options.completion_s[runs] <= known.round_s + known.best_s[options.job[0]]]
     p = int(options.pool[runs[np.argmin(options.completion_s[runs])]])
     pool, here = known.pools[p], runs[options.pool[runs] == p]
-    gpus = int(options.gpus[here].min())
-    nodes = instance.cluster.node_columns()
-    free = nodes.available.copy()
-    running = AssignmentColumns.from_records(decision.jobs)
-    column, place = running.coded("node"), {name: i for i, name in enumerate(nodes.names)}
-    used = set(zip(column.codes.tolist(), running.gpu.tolist(), strict=True))  # GPUs of a set are used once
-    for code, _ in used:
-        free[place[column.values[code]]] -= 1
-    mine = pool.members
-    total, most = int(free[mine].sum()), int(free[mine].max())
-    where = named(nodes.names[mine[int(np.argmax(free[mine]))]])
-    of = f" of {named(pool.name)}" if len(known.pools) > 1 else ""
-    short = {name for one in found.alternatives for name in one.change.amounts}
+    gpus, free = int(options.gpus[here].min()), _free(instance, decision)[pool.members]
+    total, most, every = int(free.sum()), int(free.max()), int(pool.available.sum())
+    needed = f"{count(gpus, 'GPU')}{f' of {named(pool.name)}' if len(known.pools) > 1 else ''}"
     together = total if gpus > pool.gpus_per_node or pool.capacity == "count" else most
+    short = {name for one in found.alternatives for name in one.change.amounts}
     if together >= gpus and "gpus" not in short:
-        enough = f"{count(gpus, 'GPU')}{of}"
         if "tenant_gpus" in short:
-            return f"{enough}: the quota of its tenant is used up"
+            return f"{needed}: the quota of its tenant is used up"
         if "power_w" in short and instance.budgets.power_w is not None:
             left_w = instance.budgets.power_w - check(instance, decision).totals["power_w"]
             watts = float((options.power_w - options.idle_w)[here].min())
-            return f"power: {enough} would take {quantity(watts, 'W')} more, {quantity(left_w, 'W')} are left"
+            return f"power: {needed} would take {quantity(watts, 'W')} more, {quantity(left_w, 'W')} are left"
         if "power_domains" in short:
-            return f"power: {enough} would be free, but the caps of its power domains bind"
-        return f"{'energy' if short & {'energy_j', 'carbon_g'} else 'other limits'}: {enough} would be free"
+            return f"power: {needed} would be free, but the caps of its power domains bind"
+        return f"{'energy' if short & {'energy_j', 'carbon_g'} else 'other limits'}: {needed} would be free"
     if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
-        apart = ", but not together" if total >= gpus else ""
-        return f"{count(gpus, 'GPU')}{of}: {total:,} of {int(nodes.available[mine].sum()):,} free{apart}"
-    free_there = f"{most} of them free on {where}" if most else "none is free"
-    return f"{count(gpus, 'GPU')}{of} on one node: {free_there}"
+        return f"{needed}: {total:,} of {every:,} free{', but not together' if total >= gpus else ''}"
+    where = named(pool.nodes[int(np.argmax(free))])
+    return f"{needed} on one node: {f'{most} of them free on {where}' if most else 'none is free'}"
 
 
-def _goes_first(found: Explanation, instance: Instance) -> str:
-    """Name the jobs that would be later if this one ran."""
+def _free(instance: Instance, decision: Decision) -> IntArray:
+    """GPUs of each node that no job of a decision has, shape (n_nodes,)."""
+    nodes, running = instance.cluster.node_columns(), AssignmentColumns.from_records(decision.jobs)
+    column, place = running.coded("node"), {name: i for i, name in enumerate(nodes.names)}
+    free = nodes.available.copy()
+    for code, _ in set(zip(column.codes.tolist(), running.gpu.tolist(), strict=True)):  # those of a set once
+        free[place[column.values[code]]] -= 1
+    return free
+
+
+def _goes_first(found: Explanation, instance: Instance) -> Iterator[str]:
+    """Yield the names of jobs that would be later if this one ran."""
     if found.cost is None or not found.cost.later:
-        return ""
+        return
     jobs, later = instance.by_column(), found.cost.later
     weights = jobs.numbers("weight")
     names = [f"{named(name)} (weight {number(weights[jobs.place[name]])})" for name in later[:MOST_NAMED]]
     if len(later) > MOST_NAMED:
-        return f"{', '.join(names)} and {len(later) - MOST_NAMED:,} more go first"
-    return f"{' and '.join(names)} {'goes' if len(names) == 1 else 'go'} first"
+        yield f"{', '.join(names)} and {len(later) - MOST_NAMED:,} more go first"
+    else:
+        yield f"{' and '.join(names)} {'goes' if len(names) == 1 else 'go'} first"
 
 
 def print_explanation(out: Console, found: Explanation) -> None:
