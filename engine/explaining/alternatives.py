@@ -94,6 +94,8 @@ class Alternatives:
         if at_any_watts is None or at_any_watts.termination.reason != "infeasible":
             return found
         of, known, options = self.of, self.of.known, self._options()
+        if not len(options):  # it could only share GPUs
+            return found
         for p in self._soonest_pools():
             pool, needs = known.pools[p], options.block[options.pool == p]
             gpus = np.array([one.gpus for one in of.decision.jobs if one.pool == pool.name], dtype=np.int64)

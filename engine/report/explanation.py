@@ -97,6 +97,8 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
     runs = np.flatnonzero(~options.waiting)
     if instance.objective in COMPLETIONS:
         runs = runs[options.completion_s[runs] <= known.round_s + known.best_s[options.job[0]]]
+    if not len(runs):
+        return "jobs that it could share GPUs with"
     p = int(options.pool[runs[np.argmin(options.completion_s[runs])]])
     pool, here = known.pools[p], runs[options.pool[runs] == p]
     gpus, free = int(options.gpus[here].min()), _free(instance, decision)[pool.members]
