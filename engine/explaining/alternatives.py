@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from wattsched.explaining.rounds import SHORT, DecidedRound, changed
+from wattsched.explaining.rounds import DecidedRound, changed
 from wattsched.formulations.sizing.data import Options, options_of
 from wattsched.formulations.sizing.jobs import jobs_of
 from wattsched.formulations.timer import Timer
@@ -240,7 +240,8 @@ class Alternatives:
                 continue
             beyond = proof.certificate["bound"] - result.objective
             if proof.round == "watts" and "power_w" in limits:
-                watts = result.totals["power_w"] + beyond / (SHORT * self.of.shortest_s)
+                round_s = self.of.derived("watts", proof.change).round_s
+                watts = result.totals["power_w"] + beyond / round_s
                 least["power_w"] = max(0.0, watts - limits["power_w"])
             if proof.round == "joules":
                 part = (result.totals["energy_j"] + beyond) / result.totals["energy_j"]

@@ -68,16 +68,6 @@ class DecidedRound:
         seconds[jobs] = options_in(self.known, jobs, rows[jobs]).completion_s
         return runs, seconds
 
-    @cached_property
-    def shortest_s(self) -> float:
-        """Shortest time to completion of any option of any job, without restarts."""
-        known = self.known
-        alone_s = known.shortest_s[np.isfinite(known.shortest_s)].min(initial=np.inf)
-        place, work = known.jobs.place, known.work
-        in_sets_s = (work[place[job]] / rate for one in self.instance.sets for job, rate in one.rates.items())
-        shortest_s = min([float(alone_s), *in_sets_s])
-        return shortest_s if np.isfinite(shortest_s) else self.instance.round_s
-
     @property
     def waits_s(self) -> float:
         """Seconds to completion of the job if it waits, where the objective counts these; else infinite."""
@@ -141,8 +131,17 @@ class DecidedRound:
             budgets = round.budgets.model_copy(update={"energy_j": None, "carbon_g": None})
             return round.model_copy(update={**free, "budgets": budgets})
         tenants = {name: _without_energy(tenant) for name, tenant in round.tenants.items()}
-        short: dict[str, Any] = {"budgets": Budgets(), "tenants": tenants, "round_s": SHORT * self.shortest_s}
+        short: dict[str, Any] = {"budgets": Budgets(), "tenants": tenants, "round_s": short_s(round)}
         return round.model_copy(update=free | short)
+
+
+def short_s(instance: Instance) -> float:
+    """Length of the round of watts: a part of the shortest time to completion of any option, no restart."""
+    known = jobs_of(instance)
+    alone_s, place, work = known.shortest_s, known.jobs.place, known.work
+    in_sets_s = (work[place[job]] / rate for one in instance.sets for job, rate in one.rates.items())
+    shortest_s = min([float(alone_s.min(initial=np.inf)), *in_sets_s])
+    return SHORT * (shortest_s if np.isfinite(shortest_s) else instance.round_s)
 
 
 def changed(instance: Instance, job: int, change: Change) -> Instance:

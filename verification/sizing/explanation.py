@@ -139,20 +139,6 @@ class ExplanationChecker:
         """Seconds to completion of each job if it waits, infinite without options."""
         return self.instance.round_s + self.configurations.best_s
 
-    @cached_property
-    def short_s(self) -> float:
-        """Length of the round of watts: half of the shortest time to completion without a restart."""
-        of = self.configurations
-        work, best_rate = of.jobs.numbers("remaining_work"), np.zeros(len(of.start) - 1)
-        np.maximum.at(best_rate, of.every.kind, of.every.rate)
-        with np.errstate(divide="ignore"):
-            alone_s = work / best_rate[of.kind]
-        sets = (
-            work[of.jobs.place[job]] / rate for one in self.instance.sets for job, rate in one.rates.items()
-        )
-        shortest_s = min([*alone_s.tolist(), *sets])
-        return 0.5 * (shortest_s if math.isfinite(shortest_s) else self.instance.round_s)
-
     def derived(self, name: str, change: Change) -> Instance:
         """Derive a round by its name; a ValueError for a change that the round cannot have."""
         of = self._changed(change)
@@ -174,7 +160,7 @@ class ExplanationChecker:
         if name == "watts":
             none = {"energy_j": None, "carbon_g": None}
             new["tenants"] = {tenant: one.model_copy(update=none) for tenant, one in of.tenants.items()}
-            new |= {"budgets": Budgets(), "round_s": self.short_s}
+            new |= {"budgets": Budgets(), "round_s": _short_s(of)}
         return of.model_copy(update=new)
 
     def _changed(self, change: Change) -> Instance:
@@ -287,12 +273,13 @@ class ExplanationChecker:
         if (proof.round, tried) not in (("watts", bare), ("joules", asked)):
             return {}
         # The objective counts what is used beyond what is used whatever is decided.
-        report = check(self.derived(proof.round, tried), self._merged(one.decision))
+        round = self.derived(proof.round, tried)
+        report = check(round, self._merged(one.decision))
         reach = proven.bound if proven.reach is None else proven.reach
         assert reach is not None
         beyond = reach - (report.objective or 0.0)
         if proof.round == "watts":
-            used = {"power_w": report.totals["power_w"] + beyond / self.short_s}
+            used = {"power_w": report.totals["power_w"] + beyond / round.round_s}
         else:
             grams = (self.instance.carbon_g_per_kwh or 0.0) / 3.6e6
             joules = report.totals["energy_j"] + beyond
@@ -368,6 +355,18 @@ class ExplanationChecker:
         if before is None or waits is None or runs is None:
             return False
         return self.sign * (runs - (self.bound + waits - before)) <= 1e-9 * max(abs(runs), abs(waits))
+
+
+def _short_s(instance: Instance) -> float:
+    """Half of the shortest time to completion of any option of a round, without a restart."""
+    of = JobConfigurations(instance, pools_of(instance.cluster))
+    work, best_rate = of.jobs.numbers("remaining_work"), np.zeros(len(of.start) - 1)
+    np.maximum.at(best_rate, of.every.kind, of.every.rate)
+    with np.errstate(divide="ignore"):
+        alone_s = work / best_rate[of.kind]
+    sets = (work[of.jobs.place[job]] / rate for one in instance.sets for job, rate in one.rates.items())
+    shortest_s = min([*alone_s.tolist(), *sets])
+    return 0.5 * (shortest_s if math.isfinite(shortest_s) else instance.round_s)
 
 
 def _in_proportion(tried: Change, change: Change) -> bool:
