@@ -37,6 +37,7 @@ COMMANDS = {
     "library": ("library", "Instances to compare solvers by, and the best known of each."),
     "compare": ("compare", "Compare formulations and solvers over instances."),
     "check": ("check", "Check a result against its instance, trusting nobody."),
+    "explain": ("explain", "Say why a job waits, and what would make it run."),
     "show": ("show", "Describe an instance or a result."),
     "generate": ("generate", "Generate an instance of a family."),
     "import": ("importing", "Turn a trace into an instance, or records of a scheduler into a trace."),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("instance_file", metavar="INSTANCE")
 @click.argument("result_file", metavar="[RESULT]", required=False)
+@click.argument("explanation_file", metavar="[EXPLANATION]", required=False)
 @click.option(
     "--require-gap",
     type=Number(0, below=1),
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
 @dask_option("the proof of the bound of a large round of sizing")
 @json_option("the verdict")
 def command(
-    instance_file: str, result_file: str | None, require_gap: float | None, dask: str | None, as_json: bool
+    instance_file: str,
+    result_file: str | None,
+    explanation_file: str | None,
+    require_gap: float | None,
+    dask: str | None,
+    as_json: bool,
 ) -> int:
     """Check RESULT, a result file, a frontier or a bare decision, against INSTANCE.
 
@@ -40,6 +46,7 @@ def command(
     from the certificate, without any code of the formulations and solvers. Exit code 0 when the decision and
     every claim about it hold, 1 when not, 5 when they hold as far as that is proven, and the rest of the
     bound, or that there is no decision, is the solver's word. A bound of ``replay --bound`` is checked alone.
+    With EXPLANATION, of ``wattsched explain``, every round that it rests on is proven again, too.
     """
     if result_file is None:
         if require_gap is not None:
@@ -48,8 +55,14 @@ def command(
             raise BadInput("--dask needs RESULT: a bound of replay --bound is checked here")
         verdict, lines = _check_bound(instance_file)
     else:
-        if instance_file == result_file == STANDARD:
-            raise BadInput("only one of INSTANCE and RESULT can be standard input")
+        if [instance_file, result_file, explanation_file].count(STANDARD) > 1:
+            more = "" if explanation_file is None else " and EXPLANATION"
+            raise BadInput(f"only one of INSTANCE and RESULT{more} can be standard input")
+        if explanation_file is not None:
+            if require_gap is not None or dask is not None:
+                raise BadInput("EXPLANATION: cannot be combined with --require-gap or --dask")
+            verdict, lines = _check_explanation(instance_file, result_file, explanation_file)
+            return print_verdict(verdict, lines, required=True, as_json=as_json)
         verdict, lines = _check(instance_file, result_file, require_gap, dask)
     return print_verdict(verdict, lines, required=require_gap is not None, as_json=as_json)
 
@@ -84,6 +97,26 @@ def _check(
     goal = view(instance.problem).goal(objective, sense, instance)
     lines = [*_decision_lines(verdict, document, goal), *_proof_lines(verdict, document, goal, sense)]
     return verdict.requiring(require_gap), lines
+
+
+def _check_explanation(
+    instance_file: str, result_file: str, explanation_file: str
+) -> tuple[Verdict, Iterable[str]]:
+    """Check an explanation of a result or a bare decision: the verdict, and lines on what is proven."""
+    from wattsched.instances.errors import validated
+    from wattsched.instances.sizing.explanation import Explanation
+    from wattsched.report.explanation import words_of
+    from wattsched.results.documents import answer_of, verdict_on_explanation
+
+    instance, source = read_instance(instance_file), shown(explanation_file)
+    document = read_document(result_file)
+    answer_of(document, instance.problem, shown(result_file))
+    found = validated(Explanation, read_document(explanation_file), source)
+    with progress(f"checking {source}"):
+        verdict = verdict_on_explanation(instance, document, found)
+    proven = {True: "nothing less would do", False: "valid, and not proven to be least"}
+    told = [f"{words_of(one)}: {proven[one.proven]}" for one in found.alternatives]
+    return verdict, [found.sentence, *told]
 
 
 def _check_bound(file: str) -> tuple[Verdict, Iterable[str]]:

@@ -22,7 +22,9 @@ def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | Non
 
 @click.command("schema", cls=Command)
 @click.argument(
-    "document", type=click.Choice(["instance", "result", "frontier", "bound"]), default="instance"
+    "document",
+    type=click.Choice(["instance", "result", "frontier", "bound", "explanation"]),
+    default="instance",
 )
 @click.option(
     "--problem",
@@ -32,7 +34,7 @@ def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | Non
 )
 @output_option(".json", help="The schema file (default: standard output).")
 def command(document: Any, problem: str | None, output: str | None) -> None:
-    """Print the JSON Schema of an instance (default), a result, a frontier, or a replay's bound."""
+    """Print the JSON Schema of an instance (default), a result, a frontier, a bound or an explanation."""
     from wattsched.files.exchange import json_schema
 
     with refusing():

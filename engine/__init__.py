@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wattsched import plot as plot
     from wattsched.comparisons.compare import compare as compare
     from wattsched.environment.version import __version__ as __version__
+    from wattsched.explaining.explain import explain as explain
     from wattsched.files.exchange import export_program as export_program
     from wattsched.files.exchange import export_topology as export_topology
     from wattsched.files.exchange import import_trace as import_trace
@@ -59,6 +60,7 @@ _NAMES = {
     "running.dask_clusters": ("dask_executor",),
     "results.documents": ("check", "read_instance", "read_result", "write_document"),
     "solving.engine": ("solve",),
+    "explaining.explain": ("explain",),
     "files.exchange": ("export_program", "export_topology", "import_trace", "json_schema", "read_cluster"),
     "instances.errors": ("InputError",),
     "instances.generators": ("generate",),

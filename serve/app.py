@@ -317,6 +317,13 @@ def _of_decisions(service: Service) -> APIRouter:
     async def round(name: Name, number: Number) -> Response:
         return Answer(await service.do(partial(decision_document, await service.round(name, number))))
 
+    @router.get(
+        "/jobs/{job:path}/why", **described("Why a job waits, and what would make it run", "Explanation")
+    )
+    async def why(name: Name, job: Annotated[str, Path(description="Name of a job")]) -> Response:
+        found = await service.why(name, job)
+        return _file(await service.do(partial(document_text, found)))
+
     applying = described("Take a decision for what runs now", schemas.AppliedAnswer)
 
     @router.post("/rounds/{number}/apply", dependencies=takes_nothing, **applying)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.sizing.explanation import Explanation
 from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
 from wattsched.serve.database import JournalError
@@ -207,6 +208,14 @@ class Service:
     async def round(self, name: str, number: int) -> Round:
         """A decision."""
         return await self.do(partial(self.session(name).round, number))
+
+    async def why(self, name: str, job: str) -> Explanation:
+        """Explain why a job waits by the newest decision, and what would make it run."""
+        last = self.session(name).last
+        if last is None or not last.decision.solved or job not in last.decision.instance.by_column().place:
+            raise MissingError(f"no decision of session {name!r:.120} has a job {job!r:.120}")
+        seconds = self.limits.deadline_s / 2
+        return await self.do(partial(last.decision.explain, job, time_limit=seconds))
 
     async def report(self, name: str, most: int = 100) -> dict[str, Any]:
         """Return the changes that the newest rounds would have made to what ran."""

@@ -29,6 +29,7 @@ from wattsched.instances.errors import (
 from wattsched.instances.gpu_names import stated_gpu_type
 from wattsched.instances.io import read_json
 from wattsched.instances.placement.instance import PlacementInstance
+from wattsched.instances.sizing.explanation import Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.traces import KNOWN, Format, TraceJob, formats, round_at, using_gpus
 from wattsched.instances.traces.openb import read_openb
@@ -319,14 +320,15 @@ def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") 
 
 
 def json_schema(
-    document: Literal["instance", "result", "frontier", "bound"] = "instance", problem: str | None = None
+    document: Literal["instance", "result", "frontier", "bound", "explanation"] = "instance",
+    problem: str | None = None,
 ) -> dict[str, Any]:
-    """JSON Schema of the files of a problem, or of a bound on the schedules of a trace.
+    """JSON Schema of the files of a problem, of a bound on the schedules of a trace, or of an explanation.
 
     Parameters
     ----------
     problem : str, optional
-        Default: sizing, and of a frontier shifting; a bound is of none.
+        Default: sizing, and of a frontier shifting; a bound is of none, an explanation of sizing.
 
     Raises
     ------
@@ -338,11 +340,15 @@ def json_schema(
     from wattsched.results.result import Result
     from wattsched.solving.tradeoffs import ParetoPoint, ParetoResult
 
-    require_known("document", document, ("instance", "result", "frontier", "bound"))
+    require_known("document", document, ("instance", "result", "frontier", "bound", "explanation"))
     if document == "bound":
         if problem is not None:
             raise ValueError(f"bound: is of a trace, not of a `problem`, got {shown(problem)}")
         return schema_of(ClairvoyantBound)
+    if document == "explanation":
+        if problem not in (None, "sizing"):
+            raise ValueError(f"explanation: is of `problem` sizing, not {shown(problem)}")
+        return schema_of(Explanation)
     if problem is None:
         problem = "shifting" if document == "frontier" else "sizing"
     rules = find_problem(problem)

@@ -15,6 +15,7 @@ from wattsched.instances.io import PARQUET, is_parquet, read_json, write_atomica
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from wattsched.instances.sizing.explanation import Explanation
     from wattsched.results.problems import Problem
     from wattsched.results.result import Result
     from wattsched.verification.verdict import Verdict
@@ -263,6 +264,34 @@ def verdict_on(instance: Any, document: dict[str, Any], executor: Any = None) ->
         report = rules.check(instance, validated(rules.decision, document))
         return Verdict(report.faults, report)
     return check_result(rules, instance, _renamed(rules, upgraded(document), "objective_name"))
+
+
+def is_explanation(document: Any) -> bool:
+    """True if a parsed document is an explanation."""
+    return isinstance(document, dict) and str(document.get("format", "")).startswith("wattsched-explanation/")
+
+
+def verdict_on_explanation(instance: Any, document: dict[str, Any], explanation: Explanation) -> Verdict:
+    """Check an explanation of a decision, a parsed result or bare decision, which is checked first."""
+    from wattsched.report.explanation import sentence_of
+    from wattsched.verification.report import number
+    from wattsched.verification.sizing.explanation import ExplanationChecker
+    from wattsched.verification.verdict import Verdict
+
+    verdict, rules = verdict_on(instance, document), problem_of(instance.problem)
+    decision = document if is_decision(document) else document.get("decision")
+    if verdict.faults or rules.name != "sizing" or decision is None:
+        none = [] if decision is not None and rules.name == "sizing" else ["there is no decision of sizing"]
+        return Verdict([*verdict.faults, *none], verdict.report)
+    certificate = document.get("certificate")
+    bound = number(certificate, "bound") if isinstance(certificate, dict) else None
+    goal = rules.objective(document.get("objective_name", instance.objective))
+    of = instance.model_copy(update={"objective": goal})
+    read = decision if isinstance(decision, rules.decision) else validated(rules.decision, decision)
+    faults = list(ExplanationChecker(rules, of, read, explanation, bound).faults())
+    if not faults and sentence_of(explanation, of, read) != explanation.sentence:
+        faults = ["sentence: is not what the explanation amounts to"]
+    return Verdict(faults, verdict.report)
 
 
 def _renamed(rules: Problem[Any, Any, Any], document: dict[str, Any], field: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import InputError, require, require_range, validated
 from wattsched.instances.signals import Signal
 from wattsched.instances.sizing.decision import AssignmentColumns
+from wattsched.instances.sizing.explanation import Explanation
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.option_rows import OptionTables
@@ -146,6 +147,7 @@ class Session:
         self._jobs, self._held = JobColumns({"name": []}), AssignmentColumns.from_records([])
         self.told = frozenset[str]()
         self._last_result: Result | None = None
+        self._last_decision: SessionDecision | None = None
         self._make_locks()
         self.update(objective=objective)
 
@@ -155,7 +157,8 @@ class Session:
     def __getstate__(self) -> dict[str, Any]:
         with self._changing:
             locks = ("_changing", "_solving", "_stop")
-            return {name: value for name, value in self.__dict__.items() if name not in locks}
+            kept = {name: value for name, value in self.__dict__.items() if name not in locks}
+            return kept | {"_last_decision": None}  # its round would be as large as all the rest
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -372,7 +375,23 @@ class Session:
             names = *self._names, None
             result = answered(Call(instance, names, limits, last, stop, prove_s, of_session=True))
             self._last_result = result if result.solved else last
-        return decision_of(instance, result)
+        decision = decision_of(instance, result)
+        self._last_decision = decision if decision.solved else self._last_decision
+        return decision
+
+    def explain(self, job: str, *, time_limit: float | None = None) -> Explanation:
+        """Explain why a job waits by the last decision, and what would make it run (`wattsched.explain`).
+
+        Raises
+        ------
+        ValueError
+            Where nothing was decided since the session was made, or read, and for a job that it did not have.
+        TypeError
+            For arguments of another type.
+        """
+        if (last := self._last_decision) is None:
+            raise ValueError("there is no decision to explain: solve comes first")
+        return last.explain(job, time_limit=time_limit)
 
     def resume(self, result: Result) -> None:
         """Begin the next decision where an earlier one ended: of another process, or of a file.

@@ -12,6 +12,7 @@ import numpy as np
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import AssignmentColumns, Holdings
+from wattsched.instances.sizing.explanation import Explanation
 from wattsched.instances.sizing.instance import Instance, content_of_kinds
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
@@ -90,6 +91,12 @@ class SessionDecision:
         decision = self.brief.decision
         listed = None if decision is None else decision.listed()
         return self.brief.model_copy(update={"digest": digest_of(self.instance), "decision": listed})
+
+    def explain(self, job: str, *, time_limit: float | None = None) -> Explanation:
+        """Explain why a job waits by this decision, and what would make it run; as `wattsched.explain`."""
+        from wattsched.explaining.explain import explain
+
+        return explain(self.instance, self.brief, job, time_limit=time_limit)
 
     @property
     def solved(self) -> bool:

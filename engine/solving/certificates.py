@@ -308,7 +308,7 @@ def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
         for scale in _SCALES:
             # What no decision can have is dearer than any, where it is dear enough.
             nodes = [Node(prices=model.named_prices(scale * prices))]
-            if (proof := verified(call, nodes)).excess > 0:
+            if (proof := verified(call, nodes)).excess > 0 or call.timer.over():
                 break
         return proof, nodes
 

@@ -36,6 +36,8 @@ ASKED: list[tuple[str, str, Any, int]] = [
     ("PUT", f"{S}/jobs", {"jobs": [{"name": "a", "weight": -1.0}]}, 422),
     ("PATCH", S, {"power_w": 9e3, "down": ["n3"], "price_per_kwh": 0.2, "carbon_g_per_kwh": 300.0}, 200),
     ("POST", f"{S}/solve", {"deadline_s": 10.0}, 200),
+    *(("GET", f"{S}/jobs/{job}/why", None, 200) for job in "abc"),
+    ("GET", f"{S}/jobs/nobody/why", None, 404),
     ("POST", f"{S}/rounds/1/apply", None, 200),
     ("GET", f"{S}/jobs", None, 200),
     ("PATCH", S, {"signal": {"limits": [{"from": "2027-01-31T17:00Z", "power_w": 9e2}]}}, 422),

@@ -46,6 +46,8 @@ def test_a_session_from_beginning_to_end(serve: Serve, tmp_path: Path) -> None:
         assert (again["round"], again["changes"], again["applied"]) == (2, {}, True)
         assert [line["number"] for line in ask("GET", "/v1/sessions/s/rounds")[1]["rounds"]] == [1, 2]
         assert ask("GET", "/v1/sessions/s/rounds/1")[1]["jobs"] == made["jobs"]
+        assert ask("GET", "/v1/sessions/s/jobs/a/why")[1]["state"] == "runs"
+        assert ask("GET", "/v1/sessions/s/jobs/zz/why")[0] == 404
         exported = [ask("GET", f"/v1/sessions/s/rounds/1/{what}")[1] for what in ("instance", "result")]
         files = [tmp_path / "instance.json", tmp_path / "result.json"]
         for file, document in zip(files, exported, strict=True):

@@ -1,0 +1,1 @@
+"""Explanations: why a job waits, and the least changes with which it would run."""

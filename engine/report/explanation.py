@@ -1,0 +1,183 @@
+"""Explanations in words: one sentence first, then the changes and what they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wattsched.formulations.sizing.data import options_of
+from wattsched.formulations.sizing.jobs import jobs_of
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.explanation import COMPLETIONS, Alternative, Change, Explanation
+from wattsched.instances.sizing.instance import Instance
+from wattsched.reading.inputs import echo
+from wattsched.report.terminal import heading, line, table
+from wattsched.report.wording import count, duration, number, quantity
+from wattsched.topology.arrays import IntArray
+from wattsched.verification.sizing.checker import check
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_NAMED, MOST_LETTERS, LONGEST = 3, 40, 600
+"""Jobs that a sentence names, letters of each name, and letters of a sentence."""
+
+
+def named(name: object) -> str:
+    """Return a name of a file, printable and short."""
+    return echo(name, quote="", most=MOST_LETTERS)
+
+
+def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> str:
+    """Say in a sentence why a job waits and what would let it run."""
+    job, parts = named(found.job), list[str]()
+    if found.state == "runs":
+        parts.append(f"{job} runs: nothing keeps it waiting")
+    elif found.state == "never":
+        reason = f": it {found.reason}" if found.reason else ", not even if every job that may stop did"
+        parts += [f"{job} cannot run{reason}", *_ways(found)]
+    elif any(one.change == Change() for one in found.alternatives):
+        parts.append(f"{job} could run now, and no other job would be later")
+        parts.append("the objective is no better if it does")
+    else:
+        parts += [f"{job} waits for {_needs(found, instance, decision)}", *_goes_first(found, instance)]
+        parts += [*_ways(found), *_weight(found, instance)]
+    text = "; ".join(parts)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _ways(found: Explanation) -> Iterator[str]:
+    """Yield what would let the job start: with which it is better off than if it waits, and others."""
+    if ways := [words_of(one) for one in found.alternatives if not one.change.later]:
+        yield f"it would start now with {', or with '.join(ways)}"
+    for one in found.alternatives:
+        if one.change.later:
+            gpus = sum(own.gpus for own in one.decision.jobs if own.job == found.job)
+            how = f"with {words_of(one)}" if one.change.amounts else "at once"
+            could = f"it could start on {count(gpus, 'GPU')} {how}"
+            yield f"{could}, but expects to be complete sooner if it waits"
+
+
+def _weight(found: Explanation, instance: Instance) -> Iterator[str]:
+    """Yield the weight with which the job would go first, if it is known."""
+    if found.cost is not None and found.cost.weight is not None:
+        jobs = instance.by_column()
+        own = jobs.numbers("weight")[jobs.place[found.job]]
+        yield f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first"
+
+
+def words_of(one: Alternative) -> str:
+    """Say what an alternative changes: ``8 more GPUs of A100 and 1.2 kW more``."""
+    change, parts = one.change, list[str]()
+    for pool, gpus in change.gpus.items():
+        parts.append(f"{count(gpus, 'more GPU')} of {named(pool)}")
+    for domain, watts in change.power_domains.items():
+        parts.append(f"{quantity(watts, 'W')} more behind {named(domain)}")
+    if change.tenant_gpus:
+        parts.append(f"{count(change.tenant_gpus, 'more GPU')} in the quota of its tenant")
+    if change.min_gpus is not None:
+        parts.append(f"{count(change.min_gpus, 'GPU')}, fewer than it asks for")
+    if change.deadline_s is not None:
+        parts.append(f"a deadline of {duration(change.deadline_s)}")
+    wider = {"pools": "any pool", "gpu_counts": "any GPU count", "frequencies_mhz": "any clock",
+             "power_limits_w": "any power limit", "batch_sizes": "any batch size"}  # fmt: skip
+    parts += [f"{wider[field]} instead of its own list" for field in change.lifted]
+    raised = {"power_w": (change.power_w, "W"), "energy_j": (change.energy_j, "J")}
+    raised["carbon_g"] = (change.carbon_g, "g of CO2")
+    parts += [f"{quantity(amount, unit)} more" for amount, unit in raised.values() if amount]
+    return " and ".join(parts) or "nothing"
+
+
+def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
+    """Say what the job's smallest option needs of the pool where it is soonest, and what is free there."""
+    known = jobs_of(instance)
+    options = options_of(known, np.array([known.jobs.place[found.job]]))
+    runs = np.flatnonzero(~options.waiting)
+    if instance.objective in COMPLETIONS:
+        runs = runs[options.completion_s[runs] <= known.round_s + known.best_s[options.job[0]]]
+    if not len(runs):
+        return "jobs that it could share GPUs with"
+    p = int(options.pool[runs[np.argmin(options.completion_s[runs])]])
+    pool, here = known.pools[p], runs[options.pool[runs] == p]
+    gpus, free = int(options.gpus[here].min()), _free(instance, decision)[pool.members]
+    total, most, every = int(free.sum()), int(free.max()), int(pool.available.sum())
+    needed = f"{count(gpus, 'GPU')}{f' of {named(pool.name)}' if len(known.pools) > 1 else ''}"
+    together = total if gpus > pool.gpus_per_node or pool.capacity == "count" else most
+    short = {name for one in found.alternatives for name in one.change.amounts}
+    if together >= gpus and "gpus" not in short:
+        if "tenant_gpus" in short:
+            return f"{needed}: the quota of its tenant is used up"
+        if "power_w" in short and instance.budgets.power_w is not None:
+            left_w = instance.budgets.power_w - check(instance, decision).totals["power_w"]
+            watts = float((options.power_w - options.idle_w)[here].min())
+            return f"power: {needed} would take {quantity(watts, 'W')} more, {quantity(left_w, 'W')} are left"
+        if "power_domains" in short:
+            return f"power: {needed} would be free, but the caps of its power domains bind"
+        return f"{'energy' if short & {'energy_j', 'carbon_g'} else 'other limits'}: {needed} would be free"
+    if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
+        return f"{needed}: {total:,} of {every:,} free{', but not together' if total >= gpus else ''}"
+    where = named(pool.nodes[int(np.argmax(free))])
+    return f"{needed} on one node: {f'{most} of them free on {where}' if most else 'none is free'}"
+
+
+def _free(instance: Instance, decision: Decision) -> IntArray:
+    """GPUs of each node that no job of a decision has, shape (n_nodes,)."""
+    nodes, running = instance.cluster.node_columns(), AssignmentColumns.from_records(decision.jobs)
+    column, place = running.coded("node"), {name: i for i, name in enumerate(nodes.names)}
+    free = nodes.available.copy()
+    for code, _ in set(zip(column.codes.tolist(), running.gpu.tolist(), strict=True)):  # those of a set once
+        free[place[column.values[code]]] -= 1
+    return free
+
+
+def _goes_first(found: Explanation, instance: Instance) -> Iterator[str]:
+    """Yield the names of jobs that would be later if this one ran."""
+    if found.cost is None or not found.cost.later:
+        return
+    jobs, later = instance.by_column(), found.cost.later
+    weights = jobs.numbers("weight")
+    names = [f"{named(name)} (weight {number(weights[jobs.place[name]])})" for name in later[:MOST_NAMED]]
+    if len(later) > MOST_NAMED:
+        yield f"{', '.join(names)} and {len(later) - MOST_NAMED:,} more go first"
+    else:
+        yield f"{' and '.join(names)} {'goes' if len(names) == 1 else 'go'} first"
+
+
+def print_explanation(out: Console, found: Explanation) -> None:
+    """Print an explanation: the sentence, the changes, and who would pay for none."""
+    first, *others = found.sentence.split("; ")
+    line(out, (first, "bold"))
+    for part in others:
+        line(out, part, indent=2)
+    rows: list[Any] = []
+    for one in found.alternatives:
+        told = words_of(one) + (", later than if it waits" if one.change.later else "")
+        rows.append((told, _others(one), "proven least" if one.proven else _short(one)))
+    if rows:
+        heading(out, "It runs with", "no other job that runs is later")
+        table(out, ["change", "other jobs that change", "proof"], rows)
+    if (cost := found.cost) is not None:
+        heading(out, "Without any change", f"the objective is {number(cost.objective, 7)} if it runs")
+        rows = [(named(name),) for name in cost.later]
+        table(out, ["later, or stopped"], rows, most=8)
+    if found.unanswered:
+        line(out, (f"not answered in time, or without a proof: {', '.join(found.unanswered)}", "dim"))
+
+
+def _others(one: Alternative) -> str:
+    """Count the jobs that do something else than decided, beside the job itself."""
+    others = len(one.decision.jobs) + len(one.decision.waiting) - 1
+    return str(others) if others > 0 else "none"
+
+
+def _short(one: Alternative) -> str:
+    """Say how much of an amount is proven to be needed."""
+    units = {"power_w": "W", "energy_j": "J", "carbon_g": "g", "power_domains": "W"}
+    told = [
+        f"at least {quantity(one.least[n], units[n])}"
+        for n in one.change.amounts
+        if n in units and n in one.least
+    ]
+    return ", ".join(told) or "not proven"
