@@ -1,0 +1,323 @@
+r"""Fewest moves of running jobs after which others fit, as a flow through the states of blocks and nodes.
+
+A *piece* is what a job takes in one place: a free aligned block, or GPUs of one node. Places that look alike
+are in one *state*. A *way* to go on from a state lets jobs leave or cuts off a piece, and leaves a rest:
+
+- a block falls into its halves, or all its jobs leave, and it is free;
+- some jobs of a node leave (or none), and it has free GPUs;
+- a free block is a piece, or falls into its halves; free GPUs of a node give a piece and the rest.
+
+With :math:`x_w` places that go the way w, of which :math:`N_\tau` are in the state :math:`\tau` at first,
+
+.. math::
+    \min \sum_w m_w x_w \quad \text{s.t.} \quad
+    \sum_{w \text{ from } \tau} x_w \le N_\tau + \sum_w r_{w \tau} x_w \ \forall \tau, \quad
+    \sum_{w \text{ gives } s} x_w \ge \sum_w m_{ws} x_w + \sum_{t, p} d_{tps} u_{tp} \ \forall s, \quad
+    \sum_p u_{tp} = n_t
+
+where :math:`m_{ws}` jobs with pieces of s GPUs leave, :math:`m_w` in all, and :math:`r_{w \tau}` places in
+state :math:`\tau` remain. Of the :math:`n_t` wanted jobs of kind t, :math:`u_{tp}` go to pool p, where each
+takes :math:`d_{tps}` pieces.
+
+In pools of blocks only jobs move that are smaller than the largest wanted block, of T GPUs. *Proof.* Say that
+the largest job that moves, from block A to block X, has T GPUs or more. Then what is in A in the end lies
+within A. Exchange it with the job in X: the job is back, and one move is saved. So places are blocks of T
+GPUs, and smaller structural ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from wattsched.formulations.program import Block, Program, ProgramBuilder
+from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.rooms import reserved_block
+from wattsched.instances.sizing.rearrangement import Wanted
+from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.buddy import block_size
+from wattsched.topology.pools import Pool
+
+NOBODY, STAYS = -1, -2
+
+
+class Way(NamedTuple):
+    """Sizes of the jobs that leave a place, size of the piece that it gives or 0, states of what remains."""
+
+    leave: tuple[int, ...]
+    piece: int
+    rest: tuple[int, ...]
+
+
+class Piece(NamedTuple):
+    """So many GPUs, for a job or a part of one, any of a place that has them: positions on a pool's line."""
+
+    pool: int
+    size: int
+    place: list[int]
+
+
+class Places:
+    """Places of a pool by their states.
+
+    Parameters
+    ----------
+    owner : int array, shape (n_gpus,)
+        Job that may move from each position of the line, `NOBODY` where it is free, or `STAYS`.
+    sizes : sequence of int
+        Sizes of the wanted pieces.
+
+    Attributes
+    ----------
+    ways : list of list of Way
+        By the number of the state.
+    roots : list of (int, list of int)
+        State and positions of every place at first.
+    """
+
+    def __init__(self, pool: Pool, owner: IntArray, sizes: Sequence[int]) -> None:
+        self.pool, self.owner, self.ways = pool, owner, list[list[Way]]()
+        self._number: dict[Hashable, int] = {}
+        self.roots = [*self._found(sizes)]
+
+    def _found(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        raise NotImplementedError
+
+    def _numbered(self, key: Hashable, ways: Iterable[Way]) -> int:
+        """Return the number of a state; its ways are asked for when it is new, the rests' numbers first."""
+        if key not in self._number:
+            listed = [*ways]
+            self._number[key] = len(self.ways)
+            self.ways.append(listed)
+        return self._number[key]
+
+    def go(self, positions: list[int], way: Way) -> tuple[list[int], list[tuple[int, list[int]]]]:
+        """Return the jobs that leave a place on its way, and states and positions of the rest."""
+        raise NotImplementedError
+
+
+class Blocks(Places):
+    """Aligned blocks of the size of the largest wanted piece, and smaller structural blocks."""
+
+    def _found(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        self._state: dict[tuple[int, int], int] = {}
+        self._jobs: dict[int, tuple[int, ...] | None] = {}
+        for start, whole in self.pool.blocks.tolist():
+            size = min(whole, max(sizes))
+            for begin in range(start, start + whole, size):
+                yield self._block(begin, size), [*range(begin, begin + size)]
+
+    def _block(self, start: int, size: int) -> int:
+        """State of a block; it tells apart what is there, but not left from right."""
+        first, half = int(self.owner[start]), size // 2
+        if (self.owner[start : start + size] == first).all():
+            jobs = None if first == STAYS else (size,) * (first != NOBODY)
+            number = self._free(size) if first == NOBODY else self._numbered(jobs, ())
+        else:
+            left, right = sorted((self._block(start, half), self._block(start + half, half)))
+            ours, others = self._jobs[left], self._jobs[right]
+            jobs = None if ours is None or others is None else tuple(sorted(ours + others))
+            number = self._numbered((left, right), self._ways(left, right, jobs, size))
+        self._state[start, size], self._jobs[number] = number, jobs
+        return number
+
+    def _ways(self, left: int, right: int, jobs: tuple[int, ...] | None, size: int) -> Iterator[Way]:
+        yield Way((), 0, (left, right))
+        if jobs is not None:
+            yield Way(jobs, 0, (self._free(size),))
+
+    def _free(self, size: int) -> int:
+        return self._numbered(("free", size), self._ways_of_free(size))
+
+    def _ways_of_free(self, size: int) -> Iterator[Way]:
+        yield Way((), size, ())
+        if size > 1:
+            yield Way((), 0, (self._free(size // 2),) * 2)
+
+    def go(self, positions: list[int], way: Way) -> tuple[list[int], list[tuple[int, list[int]]]]:
+        """Return the jobs that leave a place on its way, and states and positions of the rest."""
+        if len(way.rest) < 2:
+            leave = {*self.owner[positions].tolist()} - {NOBODY} if way.leave else ()
+            return [*leave], [(rest, positions) for rest in way.rest]
+        half = len(positions) // 2
+        parts = positions[:half], positions[half:]
+        if way.rest[0] == way.rest[1]:
+            return [], [*zip(way.rest, parts, strict=True)]
+        return [], [(self._state[part[0], half], part) for part in parts]
+
+
+class Nodes(Places):
+    """Nodes with free GPUs and the GPU counts of the jobs there; in pools of counts each free GPU alone."""
+
+    def _found(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        job, count = np.unique(self.owner[self.owner >= 0], return_counts=True)
+        self._gpus = dict(zip(job.tolist(), count.tolist(), strict=True))
+        self._sizes = sorted({*sizes, *self._gpus.values()})
+        on_node = self.pool.node_index if self.pool.capacity == "nodes" else np.arange(self.pool.n_gpus)
+        usable = np.flatnonzero(self.owner != STAYS)
+        usable = usable[np.argsort(on_node[usable], kind="stable")]
+        for place in np.split(usable, np.flatnonzero(np.diff(on_node[usable])) + 1):
+            owner = self.owner[place]
+            held = tuple(sorted(self._gpus[j] for j in {*owner.tolist()} - {NOBODY}))
+            free = int(np.count_nonzero(owner == NOBODY))
+            yield self._numbered((free, held), self._ways(free, held)), place.tolist()
+
+    def _ways(self, free: int, held: tuple[int, ...]) -> Iterator[Way]:
+        """Some of the jobs leave, of equal ones any."""
+        number = Counter(held)
+        for counts in product(*(range(n + 1) for n in number.values())):
+            leave = tuple(Counter(dict(zip(number, counts, strict=True))).elements())
+            if free + sum(leave):
+                yield Way(leave, 0, (self._free(free + sum(leave)),))
+
+    def _free(self, gpus: int) -> int:
+        return self._numbered(gpus, self._ways_of_free(gpus))
+
+    def _ways_of_free(self, gpus: int) -> Iterator[Way]:
+        for size in self._sizes:
+            if size <= gpus:
+                yield Way((), size, (self._free(gpus - size),) if gpus > size else ())
+
+    def go(self, positions: list[int], way: Way) -> tuple[list[int], list[tuple[int, list[int]]]]:
+        """Return the jobs that leave a place on its way, and states and positions of the rest."""
+        if way.piece:
+            return [], [(rest, positions) for rest in way.rest]
+        wanted, leave = Counter(way.leave), list[int]()
+        for j in sorted({*self.owner[positions].tolist()} - {NOBODY}):
+            if wanted[self._gpus[j]]:
+                wanted[self._gpus[j]] -= 1
+                leave.append(j)
+        return leave, [(way.rest[0], [i for i in positions if self.owner[i] in (NOBODY, *leave)])]
+
+
+class Moves:
+    """Program of the fewest moves, and what its points mean.
+
+    Parameters
+    ----------
+    wanted : sequence of Wanted
+        Their pools are of the round, and each of these has room for one if it is empty.
+    """
+
+    def __init__(self, known: RoundJobs, wanted: Sequence[Wanted]) -> None:
+        self.pools, self.wanted = known.pools, wanted
+        number = {pool.name: p for p, pool in enumerate(known.pools)}
+        self._taken = [
+            (t, number[name], Counter(pieces_of(known.pools[number[name]], gpus)))
+            for t, kind in enumerate(wanted)
+            for name, gpus in kind.gpus.items()
+        ]
+        self.places: dict[int, Places] = {}
+        for p in sorted({p for _, p, _ in self._taken}):
+            pool, sizes = known.pools[p], {size for _, q, taken in self._taken if q == p for size in taken}
+            owner = owners(known, p, max(sizes))
+            self.places[p] = (Blocks if pool.capacity == "blocks" else Nodes)(pool, owner, [*sizes])
+
+    @property
+    def free(self) -> int:
+        """Free GPUs of the pools that will do."""
+        return sum(int(np.count_nonzero(here.owner == NOBODY)) for here in self.places.values())
+
+    @cached_property
+    def _ways(self) -> list[tuple[int, int, Way]]:
+        """Pool, state and way of each column."""
+        return [
+            (p, state, way)
+            for p, here in self.places.items()
+            for state, ways in enumerate(here.ways)
+            for way in ways
+        ]
+
+    def program(self, most: bool = False) -> Program:
+        """Program of the fewest moves, or of the most wanted jobs that fit whatever moves."""
+        build, ways = ProgramBuilder(), self._ways
+        n_gpus = max((pool.n_gpus for pool in self.pools), default=1)
+        moved = np.array([0.0 if most else len(way.leave) for *_, way in ways])
+        build.columns(Block("way", len(ways)), cost=moved, upper=n_gpus)
+        count = np.array([self.wanted[t].count for t, *_ in self._taken], dtype=np.float64)
+        first = build.n_columns
+        build.columns(Block("wanted", len(count)), cost=-1.0 if most else 0.0, upper=count)
+        state_row = {}
+        for p, here in self.places.items():
+            at_first = np.bincount([state for state, _ in here.roots], minlength=len(here.ways))
+            state_row[p] = build.rows(Block(f"state:{self.pools[p].name}", len(at_first)), upper=at_first)
+        sizes = sorted(
+            {(p, size) for p, _, way in ways for size in (*way.leave, way.piece) if size}
+            | {(p, size) for _, p, taken in self._taken for size in taken}
+        )
+        labels = [f"piece:{self.pools[p].name}:{size}" for p, size in sizes]
+        piece_row = dict(zip(sizes, build.rows(Block.named("piece", labels), lower=0.0), strict=True))
+        for column, (p, state, way) in enumerate(ways):
+            build.add(state_row[p][state], column)
+            build.add(state_row[p][[*way.rest]], column, -1.0)
+            build.add([piece_row[p, size] for size in way.leave], column, -1.0)
+            if way.piece:
+                build.add(piece_row[p, way.piece], column)
+        for t, kind in enumerate(self.wanted):
+            own = [first + i for i, (of, *_) in enumerate(self._taken) if of == t]
+            build.row(kind.name, own, 1.0, lower=0 if most else kind.count, upper=kind.count)
+        for i, (_, p, taken) in enumerate(self._taken):
+            build.add([piece_row[p, size] for size in taken], first + i, [-n for n in taken.values()])
+        return build.program()
+
+    def decode(self, x: FloatArray) -> tuple[dict[int, Piece], list[Piece], list[tuple[int, int]]]:
+        """Return what jobs that move hold now, pieces free in the end, and kind and pool of those wanted."""
+        n_ways, left = len(self._ways), defaultdict[tuple[int, int], list[Way]](list)
+        numbers = x.round().astype(np.int64).tolist()
+        for (p, state, way), n in zip(self._ways, numbers, strict=False):
+            left[p, state] += [way] * n
+        held, pieces = dict[int, Piece](), list[Piece]()
+        for p, here in self.places.items():
+            places = [*here.roots]
+            while places:
+                state, positions = places.pop()
+                if not left[p, state]:
+                    continue
+                way = left[p, state].pop()
+                if way.piece:
+                    pieces.append(Piece(p, way.piece, positions))
+                leave, rest = here.go(positions, way)
+                for j in leave:
+                    own = np.flatnonzero(here.owner == j).tolist()
+                    held[j] = Piece(p, len(own), own)
+                places += rest
+        fitted = [
+            (t, p) for (t, p, _), n in zip(self._taken, numbers[n_ways:], strict=True) for _ in range(n)
+        ]
+        return held, pieces, fitted
+
+
+def pieces_of(pool: Pool, gpus: int) -> list[int]:
+    """Sizes of the pieces that a job with so many GPUs takes of a pool."""
+    if pool.capacity == "blocks":
+        return [block_size(gpus)]
+    whole = pool.gpus_per_node if pool.capacity == "nodes" else 1
+    return [whole] * (gpus // whole) + [gpus % whole] * (gpus % whole > 0)
+
+
+def owners(known: RoundJobs, p: int, largest: int) -> IntArray:
+    """Job that may move from each position of a pool, `NOBODY` where it is free, or `STAYS`.
+
+    Jobs that keep their GPUs or share them stay, as do all in pools of counts, those on several nodes, and in
+    pools of blocks those that have no aligned block to themselves, or one of the `largest` wanted size.
+    """
+    pool, (job, position) = known.pools[p], known.held_gpus
+    here = known.held[1][job] == p
+    job, position = job[here], position[here]
+    owner = np.where(pool.available, NOBODY, STAYS)
+    owner[position] = job
+    kept = known.jobs.fixed | known.jobs.shares
+    for own in np.split(np.arange(len(job)), np.flatnonzero(np.diff(job)) + 1) if len(job) else ():
+        j, taken = int(job[own[0]]), position[own]
+        if pool.capacity == "blocks" and (block := reserved_block(pool, taken)) is not None:
+            moves = len(block) < largest and bool(np.isin(owner[block], (j, NOBODY)).all())
+            taken = np.append(taken, block[owner[block] == NOBODY])
+        else:
+            moves = pool.capacity == "nodes" and len({*pool.node_index[taken].tolist()}) == 1
+        owner[taken] = j if moves and not kept[j] else STAYS
+    return owner
