@@ -35,7 +35,7 @@ def defragment(
     jobs: Sequence[str] = (),
     size: int | None = None,
     count: int = 1,
-    pool: str | None = None,
+    pools: Sequence[str] = (),
     time_limit: float | None = None,
 ) -> Rearrangement:
     """Find the fewest moves of running jobs after which others fit, and an order that has room for each.
@@ -52,8 +52,8 @@ def defragment(
         Waiting jobs that are to fit, each with the fewest GPUs that it may have in a pool.
     size, count : int, optional
         Beside them, or instead, so many jobs of this number of GPUs.
-    pool : str, optional
-        Pool or GPU type of the jobs of that size; any if it is not given.
+    pools : sequence of str
+        Pools or GPU types that will do for the jobs of that size; all if none is given.
     time_limit : float, optional
         Seconds, for the solver.
 
@@ -71,14 +71,13 @@ def defragment(
     timer = Timer(limits_of(0.0, time_limit).time_s)
     require("size", size, (*_WHOLE, NoneType), "a whole number")
     require("count", count, _WHOLE, "a whole number")
-    require("pool", pool, (str, NoneType), "a name")
     sound, kind = sound_instance(instance)
     if kind.name != "sizing":
         raise ValueError(f"problem: must be 'sizing', got '{kind.name}'")
     known = jobs_of(sound)
     wanted = [_job_wanted(known, name) for name in dict.fromkeys(jobs)]
     if size is not None:
-        wanted.append(_size_wanted(known, int(size), int(count), pool))
+        wanted.append(_size_wanted(known, int(size), int(count), pools))
     elif not wanted:
         raise ValueError("give jobs or a size that are to fit")
     _refuse_unplaced(known, wanted)
@@ -103,23 +102,18 @@ def _job_wanted(known: RoundJobs, name: str) -> Wanted:
     return Wanted(name=name, gpus=gpus)
 
 
-def _size_wanted(known: RoundJobs, size: int, count: int, pool: str | None) -> Wanted:
-    """Jobs of a size, in the pools that are named and have room for one."""
+def _size_wanted(known: RoundJobs, size: int, count: int, pools: Sequence[str]) -> Wanted:
+    """Jobs of a size, in the pools that will do and have room for one."""
     require_range(size >= 1, "size", "at least 1", size)
     require_range(count >= 1, "count", "at least 1", count)
-    if pool is not None:
-        require_known(
-            "pool", pool, [*dict.fromkeys(name for p in known.pools for name in (p.name, p.gpu_type))]
-        )
-    named = [p for p in known.pools if pool in (None, p.name, p.gpu_type)]
-    gpus = {
-        p.name: size
-        for p in named
-        if room_for([p], np.zeros(1, dtype=np.int64), np.array([size]))[0] <= largest_room(p)
-    }
+    for name in pools:
+        require_known("pools", name, {each for pool in known.pools for each in (pool.name, pool.gpu_type)})
+    named = [pool for pool in known.pools if not pools or {pool.name, pool.gpu_type} & {*pools}]
+    taken = room_for(named, np.arange(len(named)), np.full(len(named), size))
+    most = [largest_room(pool) for pool in named]
+    gpus = {pool.name: size for pool, n, room in zip(named, taken.tolist(), most, strict=True) if n <= room}
     if not gpus:
-        most, at = max((largest_room(p), p.name) for p in named)
-        raise ValueError(f"size: {size} GPUs fit into no pool, the most are {most} in '{at}'")
+        raise ValueError(f"size: no pool has room for {size} GPUs, the largest has it for {max(most)}")
     return Wanted(name=f"{size} GPUs", count=count, gpus=gpus)
 
 

@@ -28,7 +28,7 @@ GPUs, and smaller structural ones.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
@@ -62,31 +62,12 @@ class Piece(NamedTuple):
     place: list[int]
 
 
-class Places:
-    """Places of a pool by their states.
+class _States:
+    """Numbers of states, and the ways to go on from each."""
 
-    Parameters
-    ----------
-    owner : int array, shape (n_gpus,)
-        Job that may move from each position of the line, `NOBODY` where it is free, or `STAYS`.
-    sizes : sequence of int
-        Sizes of the wanted pieces.
-
-    Attributes
-    ----------
-    ways : list of list of Way
-        By the number of the state.
-    roots : list of (int, list of int)
-        State and positions of every place at first.
-    """
-
-    def __init__(self, pool: Pool, owner: IntArray, sizes: Sequence[int]) -> None:
-        self.pool, self.owner, self.ways = pool, owner, list[list[Way]]()
+    def __init__(self) -> None:
+        self.ways: list[list[Way]] = []
         self._number: dict[Hashable, int] = {}
-        self.roots = [*self._found(sizes)]
-
-    def _found(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-        raise NotImplementedError
 
     def _numbered(self, key: Hashable, ways: Iterable[Way]) -> int:
         """Return the number of a state; its ways are asked for when it is new, the rests' numbers first."""
@@ -96,28 +77,38 @@ class Places:
             self.ways.append(listed)
         return self._number[key]
 
-    def go(self, positions: list[int], way: Way) -> tuple[list[int], list[tuple[int, list[int]]]]:
-        """Return the jobs that leave a place on its way, and states and positions of the rest."""
-        raise NotImplementedError
 
+class Blocks(_States):
+    """Aligned blocks of the size of the largest wanted piece, and smaller structural blocks, as places.
 
-class Blocks(Places):
-    """Aligned blocks of the size of the largest wanted piece, and smaller structural blocks."""
+    Attributes
+    ----------
+    owner : int array, shape (n_gpus,)
+        As of `owners`.
+    ways : list of list of Way
+        By the number of the state.
+    roots : list of (int, list of int)
+        State and positions of every place at first.
+    """
 
-    def _found(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    def __init__(self, pool: Pool, owner: IntArray, sizes: Collection[int]) -> None:
+        super().__init__()
+        self.owner = owner
         self._state: dict[tuple[int, int], int] = {}
         self._jobs: dict[int, tuple[int, ...] | None] = {}
-        for start, whole in self.pool.blocks.tolist():
-            size = min(whole, max(sizes))
-            for begin in range(start, start + whole, size):
-                yield self._block(begin, size), [*range(begin, begin + size)]
+        self.roots = [
+            (self._block(begin, size), [*range(begin, begin + size)])
+            for start, whole in pool.blocks.tolist()
+            for size in [min(whole, max(sizes))]
+            for begin in range(start, start + whole, size)
+        ]
 
     def _block(self, start: int, size: int) -> int:
         """State of a block; it tells apart what is there, but not left from right."""
         first, half = int(self.owner[start]), size // 2
         if (self.owner[start : start + size] == first).all():
             jobs = None if first == STAYS else (size,) * (first != NOBODY)
-            number = self._free(size) if first == NOBODY else self._numbered(jobs, ())
+            number = self._numbered(jobs, ()) if first != NOBODY else self._free(size)
         else:
             left, right = sorted((self._block(start, half), self._block(start + half, half)))
             ours, others = self._jobs[left], self._jobs[right]
@@ -151,21 +142,24 @@ class Blocks(Places):
         return [], [(self._state[part[0], half], part) for part in parts]
 
 
-class Nodes(Places):
-    """Nodes with free GPUs and the GPU counts of the jobs there; in pools of counts each free GPU alone."""
+class Nodes(_States):
+    """Nodes as places, or in pools of counts each GPU; states are free GPUs and those of the jobs there."""
 
-    def _found(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-        job, count = np.unique(self.owner[self.owner >= 0], return_counts=True)
+    def __init__(self, pool: Pool, owner: IntArray, sizes: Collection[int]) -> None:
+        super().__init__()
+        self.owner = owner
+        job, count = np.unique(owner[owner >= 0], return_counts=True)
         self._gpus = dict(zip(job.tolist(), count.tolist(), strict=True))
         self._sizes = sorted({*sizes, *self._gpus.values()})
-        on_node = self.pool.node_index if self.pool.capacity == "nodes" else np.arange(self.pool.n_gpus)
-        usable = np.flatnonzero(self.owner != STAYS)
-        usable = usable[np.argsort(on_node[usable], kind="stable")]
-        for place in np.split(usable, np.flatnonzero(np.diff(on_node[usable])) + 1):
-            owner = self.owner[place]
-            held = tuple(sorted(self._gpus[j] for j in {*owner.tolist()} - {NOBODY}))
-            free = int(np.count_nonzero(owner == NOBODY))
-            yield self._numbered((free, held), self._ways(free, held)), place.tolist()
+        node = pool.node_index if pool.capacity == "nodes" else np.arange(pool.n_gpus)
+        usable = np.flatnonzero(owner != STAYS)
+        usable = usable[np.argsort(node[usable], kind="stable")]
+        places = np.split(usable, np.flatnonzero(np.diff(node[usable])) + 1)
+        self.roots = [(self._node(owner[place].tolist()), place.tolist()) for place in places]
+
+    def _node(self, owner: list[int]) -> int:
+        free, held = owner.count(NOBODY), tuple(sorted(self._gpus[j] for j in {*owner} - {NOBODY}))
+        return self._numbered((free, held), self._ways(free, held))
 
     def _ways(self, free: int, held: tuple[int, ...]) -> Iterator[Way]:
         """Some of the jobs leave, of equal ones any."""
@@ -212,11 +206,11 @@ class Moves:
             for t, kind in enumerate(wanted)
             for name, gpus in kind.gpus.items()
         ]
-        self.places: dict[int, Places] = {}
+        self.places: dict[int, Blocks | Nodes] = {}
         for p in sorted({p for _, p, _ in self._taken}):
             pool, sizes = known.pools[p], {size for _, q, taken in self._taken if q == p for size in taken}
-            owner = owners(known, p, max(sizes))
-            self.places[p] = (Blocks if pool.capacity == "blocks" else Nodes)(pool, owner, [*sizes])
+            states = Blocks if pool.capacity == "blocks" else Nodes
+            self.places[p] = states(pool, owners(known, p, max(sizes)), sizes)
 
     @property
     def free(self) -> int:
@@ -304,7 +298,7 @@ def owners(known: RoundJobs, p: int, largest: int) -> IntArray:
     """Job that may move from each position of a pool, `NOBODY` where it is free, or `STAYS`.
 
     Jobs that keep their GPUs or share them stay, as do all in pools of counts, those on several nodes, and in
-    pools of blocks those that have no aligned block to themselves, or one of the `largest` wanted size.
+    pools of blocks those without an aligned block of their own or with one of the `largest` wanted size.
     """
     pool, (job, position) = known.pools[p], known.held_gpus
     here = known.held[1][job] == p
@@ -313,11 +307,11 @@ def owners(known: RoundJobs, p: int, largest: int) -> IntArray:
     owner[position] = job
     kept = known.jobs.fixed | known.jobs.shares
     for own in np.split(np.arange(len(job)), np.flatnonzero(np.diff(job)) + 1) if len(job) else ():
-        j, taken = int(job[own[0]]), position[own]
+        j, taken, moves = int(job[own[0]]), position[own], False
         if pool.capacity == "blocks" and (block := reserved_block(pool, taken)) is not None:
-            moves = len(block) < largest and bool(np.isin(owner[block], (j, NOBODY)).all())
-            taken = np.append(taken, block[owner[block] == NOBODY])
-        else:
-            moves = pool.capacity == "nodes" and len({*pool.node_index[taken].tolist()}) == 1
-        owner[taken] = j if moves and not kept[j] else STAYS
+            moves, taken = len(block) < largest, block
+        elif pool.capacity == "nodes":
+            moves = len({*pool.node_index[taken].tolist()}) == 1
+        alone = np.isin(owner[taken], (j, NOBODY)).all()
+        owner[taken] = j if moves and alone and not kept[j] else STAYS
     return owner

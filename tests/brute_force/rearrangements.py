@@ -81,7 +81,7 @@ def _may_move(instance: Instance, job: Job, running: list[Job]) -> bool:
         return len(job.current.nodes) == 1
     block = _block(instance, job)
     gone = {(node.name, g) for node in instance.cluster.nodes for g in node.unavailable}
-    others = gone.union(*(_held(other) for other in running if other is not job))
+    others = gone.union(*(_held(o) | set(_block(instance, o) or ()) for o in running if o is not job))
     return block is not None and not set(block) & others
 
 
