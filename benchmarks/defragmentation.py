@@ -26,7 +26,7 @@ from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
 
 FIRST, SIZE, FULL = 501, 8, 0.99
-LOADS, MORE = (0.80, 0.90, 0.95), (1, 5, 20)
+LOADS, MORE = (0.80, 0.90, 0.95), (5, 10, 20, 30)
 LISTS = ("default", "multigpu50")
 HEADER = ("tasks", "load", "jobs more", "rounds in which they fit", "fewest moves, mean", "bound", "proven",
           "optimal", "greedy succeeds", "its moves over the fewest", "GPUs per move", "greedy", "pauses",

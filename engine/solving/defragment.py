@@ -162,7 +162,11 @@ def _shortage(moves: Moves, most: Solution) -> str:
     total = sum(kind.count for kind in moves.wanted)
     told = "" if most.objective is None else f"{round(-most.objective)} of {total} fit however others move; "
     needed, free = sum(kind.count * min(kind.gpus.values()) for kind in moves.wanted), moves.free
-    short = f", {needed - free} more are needed" if needed > free else " in too many places that stay in use"
+    short = (
+        f", {needed - free} more {'is' if needed - free == 1 else 'are'} needed"
+        if needed > free
+        else " in too many places that stay in use"
+    )
     return f"{told}{free} GPUs are free{short}"
 
 

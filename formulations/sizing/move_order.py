@@ -54,7 +54,7 @@ def in_order(
     def urgency(job: int) -> float:
         """Fewest GPUs that are missing for a piece that some job needs, in a place where this one is."""
         needed = (kind for kind in {*pending.values()} if kind[0] == pending[job][0])
-        lacking = (kind[1] - len(free[n]) for kind in needed for n in inside[job].intersection(unused[kind]))
+        lacking = (kind[1] - len(free[n]) for kind in needed for n in unused[kind] if n in inside[job])
         return min((gpus for gpus in lacking if gpus > 0), default=inf)
 
     while pending:
@@ -68,7 +68,8 @@ def in_order(
             stopped.add(job)
             steps.append((job, []))
         p, _, place = held[job]
-        for i in place if inside.pop(job, ()) else ():
+        for i in place if inside[job] else ():
             if (p, i) in number:
                 free[number[p, i]].add(i)
+        inside[job] = set()
     return steps, {kind: [take(kind, n) for n in [*places]] for kind, places in unused.items()}
