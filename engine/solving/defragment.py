@@ -91,12 +91,9 @@ def _job_wanted(known: RoundJobs, name: str) -> Wanted:
         raise ValueError(f"jobs: the round has no job '{name}'{meant(name, known.jobs.names)}")
     if known.jobs.held(j) is not None:
         raise ValueError(f"jobs: '{name}' runs already")
-    rows = slice(*known.configurations.start[known.kind[j] :][:2])
-    gpus: dict[str, int] = {}
-    for p, n in zip(
-        known.configurations.pool[rows].tolist(), known.configurations.gpus[rows].tolist(), strict=True
-    ):
-        gpus[known.pools[p].name] = min(n, gpus.get(known.pools[p].name, n))
+    rows, every = slice(*known.configurations.start[known.kind[j] :][:2]), known.configurations
+    pairs = sorted(zip(every.gpus[rows].tolist(), every.pool[rows].tolist(), strict=True), reverse=True)
+    gpus = {known.pools[p].name: n for n, p in pairs}  # of a pool the last, which is the smallest
     if not gpus:
         raise ValueError(f"jobs: '{name}' has no option that fits on the empty cluster")
     return Wanted(name=name, gpus=gpus)
@@ -114,7 +111,8 @@ def _size_wanted(known: RoundJobs, size: int, count: int, pools: Sequence[str]) 
     gpus = {pool.name: size for pool, n, room in zip(named, taken.tolist(), most, strict=True) if n <= room}
     if not gpus:
         raise ValueError(f"size: no pool has room for {size} GPUs, the largest has it for {max(most)}")
-    return Wanted(name=f"{size} GPUs", count=count, gpus=gpus)
+    name = f"{size} GPUs"
+    return Wanted(name=f"another {name}" if name in known.jobs.place else name, count=count, gpus=gpus)
 
 
 def _refuse_unplaced(known: RoundJobs, wanted: list[Wanted]) -> None:
@@ -143,7 +141,7 @@ def _solved(known: RoundJobs, wanted: list[Wanted], timer: Timer) -> Rearrangeme
     bound = max(proven, math.ceil(answer.bound - _ROUNDING) if answer.bound > 0.0 else 0)
     found = partial(found, bound=bound, proven_bound=proven, prices=prices)
     if answer.x is None:
-        return found(reason=reason, detail=f"no moves were found in time; {bound} are needed at least")
+        return found(reason=reason, detail="no moves were found in time")
     held, pieces, fitted = moves.decode(answer.x)
     steps, left = in_order(held, pieces)
     rearrangement = found(
@@ -162,12 +160,8 @@ def _shortage(moves: Moves, most: Solution) -> str:
     total = sum(kind.count for kind in moves.wanted)
     told = "" if most.objective is None else f"{round(-most.objective)} of {total} fit however others move; "
     needed, free = sum(kind.count * min(kind.gpus.values()) for kind in moves.wanted), moves.free
-    short = (
-        f", {needed - free} more {'is' if needed - free == 1 else 'are'} needed"
-        if needed > free
-        else " in too many places that stay in use"
-    )
-    return f"{told}{free} GPUs are free{short}"
+    short = f", {needed - free} short" if needed > free else ""
+    return f"{told}{free} GPUs are free, {needed} are needed{short}"
 
 
 def _steps(known: RoundJobs, steps: Sequence[tuple[int, list[int]]]) -> Iterator[Step]:

@@ -31,7 +31,8 @@ def test_moves_are_printed_in_their_order(run: Run, file: Path) -> None:
 def test_what_cannot_fit_is_infeasible(run: Run, file: Path) -> None:
     told = run("defragment", file, "--size", 4, code=3).stdout
     assert (
-        told == "instance: infeasible: 0 of 1 fit however others move; 2 GPUs are free, 2 more are needed\n"
+        told
+        == "instance: infeasible: 0 of 1 fit however others move; 2 GPUs are free, 4 are needed, 2 short\n"
     )
 
 

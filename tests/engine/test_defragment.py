@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.brute_force.rearrangements import fewest_moves, pool_name
 from tests.brute_force.sizing_places import kinds, may_be_had
@@ -15,14 +16,15 @@ from tests.strategies.effort import examples
 from tests.strategies.rearrangements import crowded_rounds
 from wattsched import defragment
 from wattsched.instances.sizing.instance import Instance
-from wattsched.verification.sizing.moves import rearrangement_faults
+from wattsched.verification.sizing.moves import least_moves, rearrangement_faults
 
 ROUNDS = int(os.environ.get("WATTSCHED_REARRANGEMENTS", examples(500)))
 
 
 @settings(max_examples=ROUNDS, deadline=None)
-@given(crowded_rounds())
-def test_the_moves_are_the_fewest(crowded: tuple[Instance, int, int]) -> None:
+@given(crowded_rounds(), st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0]), min_size=8, max_size=8))
+def test_the_moves_are_the_fewest(crowded: tuple[Instance, int, int], worth: list[float]) -> None:
+    """And no prices of pieces prove more."""
     instance, size, count = crowded
     pools = {
         pool_name(instance, kind): size
@@ -36,8 +38,10 @@ def test_the_moves_are_the_fewest(crowded: tuple[Instance, int, int]) -> None:
     found = defragment(instance, size=size, count=count)
     assert found.moves == fewest_moves(instance, [pools] * count)
     assert found.reason == ("infeasible" if found.moves is None else "optimal")
-    assert found.proven_bound <= (found.moves or 0)
     assert not rearrangement_faults(instance, found)
+    if found.moves is not None:
+        prices = {f"piece:{pool}:{s}": price for pool in pools for s, price in enumerate(worth, 1)}
+        assert max(found.proven_bound, least_moves(instance, found.wanted, prices)) <= found.moves
 
 
 def of_nodes(held: Mapping[str, tuple[str, list[int]]], n_nodes: int = 2, **more: Any) -> Instance:
@@ -69,7 +73,7 @@ def test_waiting_jobs_fit_at_their_smallest_size() -> None:
     instance = of_nodes(SWAP, small=[2, 4], one=[1])
     found = defragment(instance, jobs=["small", "one"])
     assert found.reason == "infeasible"
-    assert found.detail == "1 of 2 fit however others move; 2 GPUs are free, 1 more is needed"
+    assert found.detail == "1 of 2 fit however others move; 2 GPUs are free, 3 are needed, 1 short"
     found = defragment(instance, jobs=["small"])
     assert [one.name for one in found.fitted] == ["small"]
     assert sum(map(len, found.fitted[0].nodes.values())) == 2
@@ -117,14 +121,18 @@ FORGED: dict[str, dict[str, Any]] = {
     "a job that may not move": {"job": "F"},
     "a job that does not exist": {"job": "z"},
     "a pool that does not exist": {"wanted": [{"name": "2 GPUs", "count": 1, "gpus": {"B": 2}}]},
+    "a job that runs": {"wanted": [{"name": "x", "count": 1, "gpus": {"A": 3}}]},
+    "a job at another than its smallest size": {"wanted": [{"name": "small", "count": 1, "gpus": {"A": 4}}]},
+    "two of one name": {"wanted": [{"name": "2 GPUs", "count": 1, "gpus": {"A": 2}}] * 2},
     "another size than is wanted": {"wanted": [{"name": "2 GPUs", "count": 1, "gpus": {"A": 3}}]},
 }
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_forged_answers_are_refused(forged: dict[str, Any]) -> None:
-    instance = of_nodes(SWAP)
+    instance = of_nodes(SWAP, small=[2, 4])
     found = defragment(instance, size=2)
+    assert not rearrangement_faults(instance, found)
     document = found.model_dump()
     for field, value in forged.items():
         if field in ("after", "job"):

@@ -41,35 +41,28 @@ def least_moves(instance: Instance, wanted: list[Wanted], prices: Mapping[str, f
             price[pool][int(size)] = Fraction(value)
     cost, largest = ZERO, dict[str, int]()
     for kind in wanted:
-        pieces = {pool: site.pieces(pool, gpus) for pool, gpus in kind.gpus.items()}
-        cost += kind.count * min(
-            sum((price[pool].get(s, ZERO) for s in all_), ZERO) for pool, all_ in pieces.items()
-        )
-        largest |= {pool: max(largest.get(pool, 1), *sizes) for pool, sizes in pieces.items()}
-    return max(
-        0, math.ceil(cost + sum(site.least_value(pool, most, price[pool]) for pool, most in largest.items()))
-    )
+        sizes = {pool: site.pieces(pool, gpus) for pool, gpus in kind.gpus.items()}
+        of_pool = [sum((price[pool].get(s, ZERO) for s in every), ZERO) for pool, every in sizes.items()]
+        cost += kind.count * min(of_pool)
+        largest |= {pool: max(largest.get(pool, 1), *every) for pool, every in sizes.items()}
+    values = [site.least_value(pool, size, price[pool]) for pool, size in largest.items()]
+    return max(0, math.ceil(cost + sum(values)))
 
 
 def rearrangement_faults(instance: Instance, found: Rearrangement) -> list[str]:
     """Return what is wrong with a rearrangement, a sentence each; none for one that is right."""
     site = _Site(instance)
-    if strange := {pool for kind in found.wanted for pool in kind.gpus} - site.of_pool.keys():
-        return [f"wanted: '{min(strange)}' is no pool of the cluster"]
-    proven = least_moves(instance, found.wanted, found.prices)
-    faults = (
-        []
-        if found.proven_bound <= proven
-        else [f"proven_bound is {found.proven_bound}, but {proven} are proven"]
-    )
-    if found.moves is None:
+    if faults := [*site.faults_of_wanted(found.wanted)]:
+        return faults
+    proven, moves = least_moves(instance, found.wanted, found.prices), found.moves
+    if found.proven_bound > proven:
+        faults.append(f"proven_bound is {found.proven_bound}, but {proven} are proven")
+    if moves is None:
         return [*faults, *["there are steps without a number of moves"] * bool(found.steps or found.fitted)]
-    if not found.proven_bound <= found.bound <= found.moves:
+    if not found.proven_bound <= found.bound <= moves or (found.reason == "optimal" and found.bound < moves):
         faults.append(
-            f"bound {found.bound} is not from proven_bound {found.proven_bound} to {found.moves} moves"
+            f"bound {found.bound} contradicts proven_bound, or that {moves} moves are {found.reason}"
         )
-    if found.reason == "optimal" and found.bound < found.moves:
-        faults.append(f"{found.moves} moves are no optimum, the bound is {found.bound}")
     return [*faults, *site.faults_of_steps(found), *site.faults_of_fitted(found)]
 
 
@@ -79,6 +72,7 @@ class _Site:
     def __init__(self, instance: Instance) -> None:
         self.instance, self.jobs = instance, instance.by_column()
         self.places, self.of_pool = places_of(instance.cluster), pools_of(instance.cluster)
+        self.number = {name: j for j, name in enumerate(self.jobs.names)}
         self.held = {j: held for j in self.jobs.running.tolist() if (held := self.jobs.held(j)) is not None}
         self.owner = np.where(self.places.available, NOBODY, STAYS)
         for j, held in self.held.items():
@@ -129,15 +123,24 @@ class _Site:
         parts = np.split(owner[order], np.flatnonzero(np.diff(on[order])) + 1)
         return sum((_node_value(part.tolist(), price) for part in parts), ZERO)
 
+    def faults_of_wanted(self, wanted: list[Wanted]) -> Iterator[str]:
+        """Yield what is wrong with what is wanted: a pool, or the smallest size of a job of the round."""
+        known = JobConfigurations(self.instance, self.of_pool)
+        for kind in wanted:
+            if not kind.gpus or not kind.gpus.keys() <= self.of_pool.keys():
+                yield f"'{kind.name}' is wanted in pools that the cluster does not have: {[*kind.gpus]}"
+            if (j := self.number.get(kind.name)) is not None:
+                rows = sorted((row.setting[:2] for row in known.of(j)), reverse=True)
+                if j in self.held or kind.count > 1 or kind.gpus != dict(rows):
+                    yield f"job '{kind.name}' runs, or its smallest size is another: {kind.gpus}"
+        if len({kind.name for kind in wanted}) < len(wanted):
+            yield "a name is wanted twice"
+
     def faults_of_steps(self, found: Rearrangement) -> Iterator[str]:
         """Carry out the steps, and yield what is wrong with them."""
-        number, now, moved = (
-            {name: j for j, name in enumerate(self.jobs.names)},
-            dict[int, Nodes](),
-            set[int](),
-        )
+        now, moved = dict[int, Nodes](), set[int]()
         for step in found.steps:
-            told, j = f"job '{step.job}'", number.get(step.job, NOBODY)
+            told, j = f"job '{step.job}'", self.number.get(step.job, NOBODY)
             if j not in self.sizes:
                 yield f"{told} may not move"
                 continue
@@ -155,21 +158,13 @@ class _Site:
 
     def faults_of_fitted(self, found: Rearrangement) -> Iterator[str]:
         """Give those that are wanted their GPUs, and yield what is wrong with that."""
-        known = JobConfigurations(self.instance, self.of_pool)
-        number, kinds = {name: j for j, name in enumerate(self.jobs.names)}, {k.name: k for k in found.wanted}
-        fits = Counter(one.name for one in found.fitted)
-        yield from (
-            f"'{k.name}' fits {fits[k.name]} times, not {k.count}"
-            for k in found.wanted
-            if fits[k.name] != k.count
-        )
+        fits, kinds = Counter(one.name for one in found.fitted), {kind.name: kind for kind in found.wanted}
+        if fits != {kind.name: kind.count for kind in found.wanted}:
+            yield f"other jobs fit than are wanted: {dict(fits)}"
+            return
         for n, one in enumerate(found.fitted):
-            gpus = kinds[one.name].gpus.get(one.pool, 0) if one.name in kinds else 0
-            j = number.get(one.name)
-            if not gpus or (
-                j is not None and not any(row.setting[:2] == (one.pool, gpus) for row in known.of(j))
-            ):
-                yield f"'{one.name}' is not wanted, or cannot run on {gpus} GPUs of pool '{one.pool}'"
+            if (gpus := kinds[one.name].gpus.get(one.pool)) is None:
+                yield f"'{one.name}' is not wanted in pool '{one.pool}'"
             else:
                 yield from self._taken(f"'{one.name}'", one.pool, gpus, one.nodes, len(self.jobs) + n)
 
@@ -177,13 +172,11 @@ class _Site:
         """Take GPUs for a job; yield what is wrong with them."""
         places, one = self.places, self.of_pool[pool]
         listed = {(places.node.get(node, NOBODY), gpu) for node, numbers in nodes.items() for gpu in numbers}
-        if any(
-            node == NOBODY or gpu >= places.size[node] or places.pools[places.pool[node]] != pool
-            for node, gpu in listed
-        ):
+        known = all(node >= 0 and gpu < places.size[node] for node, gpu in listed)
+        if not known or {places.pools[places.pool[node]] for node, _ in listed} != {pool}:
             yield f"{told} takes GPUs that pool '{pool}' does not have: {nodes}"
             return
-        if len(listed) != gpus or sum(map(len, nodes.values())) != gpus:
+        if not len(listed) == sum(map(len, nodes.values())) == gpus:
             yield f"{told} takes other than {gpus} GPUs: {nodes}"
             return
         place = self.place(nodes, pool)
@@ -200,17 +193,15 @@ class _Site:
 def _block_value(owner: list[int], price: Mapping[int, Fraction]) -> Fraction:
     """Least value of an aligned block: that of its halves, or of all jobs leaving, and a free block."""
     size, jobs = len(owner), Counter(owner)
-    free, stays = jobs.pop(NOBODY, 0), jobs.pop(STAYS, 0)
-    value = (
-        Fraction(0)
-        if size == 1
-        else _block_value(owner[: size // 2], price) + _block_value(owner[size // 2 :], price)
-    )
-    if stays or (len(jobs) == 1 and not free):
-        # A job that fills the block gives as much room as it needs elsewhere.
-        return value if stays else Fraction(0)
-    leave = sum((1 + price.get(n, Fraction(0)) for n in jobs.values()), Fraction(0))
-    worth = max((size // s * price[s] for s in price if s <= size), default=Fraction(0))
+    _, stays = jobs.pop(NOBODY, 0), jobs.pop(STAYS, 0)
+    if size in jobs.values():  # such a job needs as much room elsewhere
+        return ZERO
+    half = size // 2
+    value = _block_value(owner[:half], price) + _block_value(owner[half:], price) if half else ZERO
+    if stays:
+        return value
+    leave = sum((1 + price.get(n, ZERO) for n in jobs.values()), ZERO)
+    worth = max((size // s * price[s] for s in price if s <= size), default=ZERO)
     return min(value, leave - worth)
 
 
@@ -218,11 +209,11 @@ def _node_value(owner: list[int], price: Mapping[int, Fraction]) -> Fraction:
     """Least value of a node: some of its jobs leave, and its free GPUs are cut into the best pieces."""
     jobs = Counter(owner)
     free, sizes = jobs.pop(NOBODY, 0), Counter(n for job, n in jobs.items() if job != STAYS)
-    best = [Fraction(0)] * (len(owner) + 1)
+    best = [ZERO] * (len(owner) + 1)
     for n in range(1, len(best)):
         best[n] = max([best[n - 1], *(best[n - s] + worth for s, worth in price.items() if s <= n)])
     return min(
-        sum((n * (1 + price.get(s, Fraction(0))) for s, n in zip(sizes, leave, strict=True)), Fraction(0))
+        sum((n * (1 + price.get(s, ZERO)) for s, n in zip(sizes, leave, strict=True)), ZERO)
         - best[free + sum(n * s for s, n in zip(sizes, leave, strict=True))]
         for leave in product(*(range(n + 1) for n in sizes.values()))
     )
