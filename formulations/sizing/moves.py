@@ -1,34 +1,27 @@
 r"""Fewest moves of running jobs after which others fit, as a flow through the states of blocks and nodes.
 
 A *piece* is what a job takes in one place: a free aligned block, or GPUs of one node. Places that look alike
-are in one *state*. A *way* to go on from a state lets jobs leave or cuts off a piece, and leaves a rest:
+are in one *state*. A *way* to go on from a state lets jobs leave or gives a piece, and leaves a rest:
 
 - a block falls into its halves, or all its jobs leave, and it is free;
 - some jobs of a node leave (or none), and it has free GPUs;
 - a free block is a piece, or falls into its halves; free GPUs of a node give a piece and the rest.
 
-With :math:`x_w` places that go the way w, of which :math:`N_\tau` are in the state :math:`\tau` at first,
+Columns are numbers of places that go a way. No more places go on from a state than are in it at first or come
+to be; and the pieces of each size are enough for the jobs that leave and for those that are wanted.
 
 .. math::
-    \min \sum_w m_w x_w \quad \text{s.t.} \quad
-    \sum_{w \text{ from } \tau} x_w \le N_\tau + \sum_w r_{w \tau} x_w \ \forall \tau, \quad
-    \sum_{w \text{ gives } s} x_w \ge \sum_w m_{ws} x_w + \sum_{t, p} d_{tps} u_{tp} \ \forall s, \quad
-    \sum_p u_{tp} = n_t
+    \sum_{w \text{ from } \tau} x_w \le N_\tau + \sum_w r_{w \tau} x_w \ \forall \tau, \qquad
+    \sum_{w \text{ gives } s} x_w \ge \sum_w m_{ws} x_w + \sum_{t, p} d_{tps} u_{tp} \ \forall s
 
-where :math:`m_{ws}` jobs with pieces of s GPUs leave, :math:`m_w` in all, and :math:`r_{w \tau}` places in
-state :math:`\tau` remain. Of the :math:`n_t` wanted jobs of kind t, :math:`u_{tp}` go to pool p, where each
-takes :math:`d_{tps}` pieces.
-
-In pools of blocks only jobs move that are smaller than the largest wanted block, of T GPUs. *Proof.* Say that
-the largest job that moves, from block A to block X, has T GPUs or more. Then what is in A in the end lies
-within A. Exchange it with the job in X: the job is back, and one move is saved. So places are blocks of T
-GPUs, and smaller structural ones.
+The page on defragmentation has the symbols, and the proof that in pools of blocks only jobs move which are
+smaller than the largest wanted block, so that blocks of this size are places by themselves.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
@@ -69,12 +62,11 @@ class _States:
         self.ways: list[list[Way]] = []
         self._number: dict[Hashable, int] = {}
 
-    def _numbered(self, key: Hashable, ways: Iterable[Way]) -> int:
-        """Return the number of a state; its ways are asked for when it is new, the rests' numbers first."""
+    def _numbered(self, key: Hashable, ways: list[Way]) -> int:
+        """Return the number of a state, which a new one gets with its ways."""
         if key not in self._number:
-            listed = [*ways]
             self._number[key] = len(self.ways)
-            self.ways.append(listed)
+            self.ways.append(ways)
         return self._number[key]
 
 
@@ -108,27 +100,19 @@ class Blocks(_States):
         first, half = int(self.owner[start]), size // 2
         if (self.owner[start : start + size] == first).all():
             jobs = None if first == STAYS else (size,) * (first != NOBODY)
-            number = self._numbered(jobs, ()) if first != NOBODY else self._free(size)
+            number = self._numbered(jobs, []) if first != NOBODY else self._free(size)
         else:
             left, right = sorted((self._block(start, half), self._block(start + half, half)))
             ours, others = self._jobs[left], self._jobs[right]
             jobs = None if ours is None or others is None else tuple(sorted(ours + others))
-            number = self._numbered((left, right), self._ways(left, right, jobs, size))
+            ways = [] if jobs is None else [Way(jobs, 0, (self._free(size),))]
+            number = self._numbered((left, right), [Way((), 0, (left, right)), *ways])
         self._state[start, size], self._jobs[number] = number, jobs
         return number
 
-    def _ways(self, left: int, right: int, jobs: tuple[int, ...] | None, size: int) -> Iterator[Way]:
-        yield Way((), 0, (left, right))
-        if jobs is not None:
-            yield Way(jobs, 0, (self._free(size),))
-
     def _free(self, size: int) -> int:
-        return self._numbered(("free", size), self._ways_of_free(size))
-
-    def _ways_of_free(self, size: int) -> Iterator[Way]:
-        yield Way((), size, ())
-        if size > 1:
-            yield Way((), 0, (self._free(size // 2),) * 2)
+        halves = [Way((), 0, (self._free(size // 2),) * 2)] if size > 1 else []
+        return self._numbered(("free", size), [Way((), size, ()), *halves])
 
     def go(self, positions: list[int], way: Way) -> tuple[list[int], list[tuple[int, list[int]]]]:
         """Return the jobs that leave a place on its way, and states and positions of the rest."""
@@ -150,7 +134,11 @@ class Nodes(_States):
         self.owner = owner
         job, count = np.unique(owner[owner >= 0], return_counts=True)
         self._gpus = dict(zip(job.tolist(), count.tolist(), strict=True))
-        self._sizes = sorted({*sizes, *self._gpus.values()})
+        every = sorted({*sizes, *self._gpus.values()})
+        # The first states are of 1, 2, ... free GPUs.
+        for gpus in range(1, pool.gpus_per_node + 1):
+            rest = [(size, (gpus - size - 1,) * (size < gpus)) for size in every if size <= gpus]
+            self._numbered(gpus, [Way((), size, states) for size, states in rest])
         node = pool.node_index if pool.capacity == "nodes" else np.arange(pool.n_gpus)
         usable = np.flatnonzero(owner != STAYS)
         usable = usable[np.argsort(node[usable], kind="stable")]
@@ -158,24 +146,14 @@ class Nodes(_States):
         self.roots = [(self._node(owner[place].tolist()), place.tolist()) for place in places]
 
     def _node(self, owner: list[int]) -> int:
-        free, held = owner.count(NOBODY), tuple(sorted(self._gpus[j] for j in {*owner} - {NOBODY}))
-        return self._numbered((free, held), self._ways(free, held))
-
-    def _ways(self, free: int, held: tuple[int, ...]) -> Iterator[Way]:
-        """Some of the jobs leave, of equal ones any."""
-        number = Counter(held)
-        for counts in product(*(range(n + 1) for n in number.values())):
-            leave = tuple(Counter(dict(zip(number, counts, strict=True))).elements())
+        """State of a node; some of its jobs leave, of equal ones any."""
+        free, held = owner.count(NOBODY), Counter(self._gpus[j] for j in {*owner} - {NOBODY})
+        ways = []
+        for counts in product(*(range(n + 1) for n in held.values())):
+            leave = tuple(gpus for gpus, n in zip(held, counts, strict=True) for _ in range(n))
             if free + sum(leave):
-                yield Way(leave, 0, (self._free(free + sum(leave)),))
-
-    def _free(self, gpus: int) -> int:
-        return self._numbered(gpus, self._ways_of_free(gpus))
-
-    def _ways_of_free(self, gpus: int) -> Iterator[Way]:
-        for size in self._sizes:
-            if size <= gpus:
-                yield Way((), size, (self._free(gpus - size),) if gpus > size else ())
+                ways.append(Way(leave, 0, (free + sum(leave) - 1,)))
+        return self._numbered((free, *sorted(held.items())), ways)
 
     def go(self, positions: list[int], way: Way) -> tuple[list[int], list[tuple[int, list[int]]]]:
         """Return the jobs that leave a place on its way, and states and positions of the rest."""

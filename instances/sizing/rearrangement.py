@@ -44,28 +44,22 @@ class Fitted(Strict):
 
 
 class Rearrangement(Strict):
-    """Fewest moves after which what is wanted fits.
+    """Fewest moves after which what is wanted fits into the round of that name.
 
     Attributes
     ----------
-    instance : str
-        Name of the round.
-    wanted : list of Wanted
     reason : {"optimal", "feasible", "infeasible", "no_solution"}
         Whether the moves are known to be the fewest; why there are none.
     detail : str
         What is short, of a reason without moves.
     moves : int, optional
         Number of running jobs that move; None where it is not known how to make room.
-    bound : int
-        No rearrangement has fewer moves, says the solver.
-    proven_bound : int
-        No rearrangement has fewer moves, as `prices` prove.
+    bound, proven_bound : int
+        No rearrangement has fewer moves, as the solver says, and as `prices` prove.
     prices : dict of str to float
         What a piece of GPUs, ``piece:POOL:SIZE``, is worth in moves.
     steps : list of Step
         In an order in which each finds its GPUs free.
-    fitted : list of Fitted
     """
 
     instance: Name

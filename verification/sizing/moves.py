@@ -2,13 +2,12 @@ r"""Checks rearrangements: every step finds its GPUs free, all that is wanted fi
 
 At prices :math:`\lambda_{ps} \ge 0` of pieces of s GPUs of pool p, every rearrangement has at least
 
-.. math:: \sum_t n_t \min_p \sum_s d_{tps} \lambda_{ps} + \sum_{\text{places } i} v_i
+.. math:: \sum_t n_t \min_p \sum_s d_{tps} \lambda_{ps} + \sum_i v_i
 
 moves, where each of the :math:`n_t` wanted jobs of kind t takes :math:`d_{tps}` pieces. The value :math:`v_i`
-of a place is the least of its moves, plus the prices of the pieces that these jobs need elsewhere, less the
-prices of the pieces that it gives. Places are nodes; single GPUs in pools of counts; and in pools of blocks,
-where jobs as large as the largest wanted block need not move, blocks of that size and smaller structural
-ones. The number is whole, so it is rounded up.
+of place i is the least of its moves, plus the prices of the pieces that these jobs need elsewhere, less those
+of the pieces that it gives. Places are nodes, single GPUs in pools of counts, and in pools of blocks those of
+the largest wanted size, and smaller structural ones: jobs that are as large need not move.
 """
 
 from __future__ import annotations
