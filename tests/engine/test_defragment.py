@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.brute_force.rearrangements import fewest_moves, pool_name
@@ -16,6 +16,7 @@ from tests.strategies.effort import examples
 from tests.strategies.rearrangements import crowded_rounds
 from wattsched import defragment
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job
 from wattsched.verification.sizing.moves import least_moves, rearrangement_faults
 
 ROUNDS = int(os.environ.get("WATTSCHED_REARRANGEMENTS", examples(500)))
@@ -42,6 +43,29 @@ def test_the_moves_are_the_fewest(crowded: tuple[Instance, int, int], worth: lis
     if found.moves is not None:
         prices = {f"piece:{pool}:{s}": price for pool in pools for s, price in enumerate(worth, 1)}
         assert max(found.proven_bound, least_moves(instance, found.wanted, prices)) <= found.moves
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(crowded_rounds(), st.lists(st.integers(1, 4), min_size=2, max_size=2))
+def test_a_waiting_job_goes_to_the_pool_with_fewest_moves(
+    crowded: tuple[Instance, int, int], sizes: list[int]
+) -> None:
+    """It takes another number of GPUs in every pool, and is beside jobs of one size."""
+    instance, size, _ = crowded
+    pools = {}
+    for (kind, nodes), gpus in zip(kinds(instance).items(), sizes, strict=False):
+        if may_be_had(instance, kind, nodes, gpus):
+            pools[pool_name(instance, kind)] = gpus
+    named = [name for kind, nodes in kinds(instance).items() if may_be_had(instance, kind, nodes, size)
+             for name in [pool_name(instance, kind)]]  # fmt: skip
+    assume(pools and named)
+    ones = [1.0] * len(pools)
+    table = {"gpus": [*pools.values()], "pool": [*pools], "power_w": ones, "rate": ones}
+    waits = Job.model_validate({"name": "new", "options": table})
+    instance = instance.model_copy(update={"jobs": [*instance.jobs, waits]})
+    found = defragment(instance, jobs=["new"], size=size, pools=named[:1])
+    assert found.moves == fewest_moves(instance, [pools, {named[0]: size}])
+    assert not rearrangement_faults(instance, found)
 
 
 def of_nodes(held: Mapping[str, tuple[str, list[int]]], n_nodes: int = 2, **more: Any) -> Instance:
