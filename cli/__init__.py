@@ -48,6 +48,7 @@ COMMANDS = {
     "savings": ("savings", "Say what a cluster would save, and who would be served later."),
     "capacity": ("capacity", "Say which GPUs and power cap to have for a load that grows."),
     "offer": ("offer", "Say what a site can sell: kW less for some time, and what that costs."),
+    "defragment": ("defragment", "Find the fewest moves of running jobs after which others fit."),
     "kubernetes": ("kubernetes", "Decide what a Kubernetes cluster runs, round after round."),
     "slurm": ("slurm", "Decide what a Slurm cluster runs, round after round."),
     "fit": ("fit", "Fit a performance profile to measurements."),

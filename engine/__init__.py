@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from wattsched.running.dask_clusters import dask_executor as dask_executor
     from wattsched.sessions.session import Session as Session
     from wattsched.sessions.session_decision import SessionDecision as SessionDecision
+    from wattsched.solving.defragment import defragment as defragment
     from wattsched.solving.engine import solve as solve
     from wattsched.solving.marginal import marginal_prices as marginal_prices
     from wattsched.solving.offers import offer as offer
@@ -59,6 +60,7 @@ _NAMES = {
     "comparisons.compare": ("compare",),
     "running.dask_clusters": ("dask_executor",),
     "results.documents": ("check", "read_instance", "read_result", "write_document"),
+    "solving.defragment": ("defragment",),
     "solving.engine": ("solve",),
     "explaining.explain": ("explain",),
     "files.exchange": ("export_program", "export_topology", "import_trace", "json_schema", "read_cluster"),

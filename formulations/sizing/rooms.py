@@ -168,9 +168,13 @@ def _pieces(pool: Pool, own: IntArray) -> Iterator[IntArray]:
         # An option takes whole nodes and a part of one; what is held otherwise is no option's.
         if sum(len(piece) < pool.gpus_per_node for piece in pieces) <= 1:
             yield from pieces
-    elif pool.capacity == "blocks":
-        size = block_size(len(own))
-        begin = int(own[0]) // size * size
-        _, length = pool.blocks[np.searchsorted(pool.blocks[:, 0], own[0], side="right") - 1]
-        if length >= size and own[-1] < begin + size:
-            yield np.arange(begin, begin + size)
+    elif pool.capacity == "blocks" and (block := reserved_block(pool, own)) is not None:
+        yield block
+
+
+def reserved_block(pool: Pool, own: IntArray) -> IntArray | None:
+    """Positions of the aligned block around a job's GPUs, ascending; None where they lie in no common one."""
+    size = int(block_size(len(own)))
+    begin = int(own[0]) // size * size
+    _, length = pool.blocks[np.searchsorted(pool.blocks[:, 0], own[0], side="right") - 1]
+    return np.arange(begin, begin + size) if length >= size and own[-1] < begin + size else None
