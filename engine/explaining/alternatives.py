@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -26,7 +27,9 @@ from wattsched.results.result import Result
 from wattsched.solvers.solution import Limits
 from wattsched.solving.call import Call
 from wattsched.solving.engine import answered
+from wattsched.topology.arrays import IntArray
 from wattsched.topology.fields import LARGEST
+from wattsched.topology.pools import Pool
 from wattsched.topology.room import room_for
 from wattsched.verification.sizing.checker import check
 
@@ -60,9 +63,12 @@ class Alternatives:
 
     def found(self) -> list[Alternative]:
         """Find changes of each kind, those of what there is before those of what the job asks for."""
-        found: list[Alternative] = []
-        looks = {"budgets": self._of_budgets, "gpus": self._of_gpus, "later": self._of_time}
-        for name, look in (looks | {"requests": self.of_requests}).items():
+        # Where GPUs are short, watts alone are not enough: what is likely to be short is looked at first.
+        short = all(int(needs.min()) > free for _, needs, free in self._rooms())
+        found = (self._of_gpus() or self._of_budgets()) if short else (self._of_budgets() or self._of_gpus())
+        if self.timer.over():
+            self.unanswered.append("budgets")
+        for name, look in {"later": self._of_time, "requests": self.of_requests}.items():
             if any(one.change == NOTHING for one in found):
                 break  # nothing need be changed
             if self.timer.over():
@@ -90,20 +96,13 @@ class Alternatives:
 
     def _of_gpus(self) -> list[Alternative]:
         """Find the fewest more GPUs in each pool, or in the quota of the tenant, with which the job runs."""
-        at_any_watts, found = self.solved("watts"), list[Alternative]()
-        if at_any_watts is None or at_any_watts.termination.reason != "infeasible":
-            return found
         of, known, options = self.of, self.of.known, self._options()
-        if not len(options):  # it could only share GPUs
-            return found
-        for p in self._soonest_pools():
-            pool, needs = known.pools[p], options.block[options.pool == p]
-            gpus = np.array([one.gpus for one in of.decision.jobs if one.pool == pool.name], dtype=np.int64)
-            free = int(pool.available.sum() - room_for([pool], np.zeros_like(gpus), gpus).sum())
+        found = list[Alternative]()
+        for pool, needs, free in self._rooms():
             more = [Change(gpus={pool.name: n + 1}) for n in range(int(needs.max()))]
             found += self._first("watts", more, max(1, int(needs.min()) - free) - 1)
         tenant = of.instance.tenants.get(known.jobs.coded("tenant").at(of.job) or "")
-        if tenant is not None and tenant.gpus is not None:
+        if tenant is not None and tenant.gpus is not None and len(options):
             most = int(options.gpus.max()) + tenant.gpus
             found += self._first("watts", [Change(tenant_gpus=n + 1) for n in range(most)], 0)
             if not found:  # both are short
@@ -121,8 +120,8 @@ class Alternatives:
         free = Change(power_domains={one.name: FREE_W for one in domains})
         if not domains or (at_any := self.solved("watts", free)) is None or not at_any.solved:
             return found
-        for p in self._soonest_pools():
-            free = Change(power_domains=dict.fromkeys(self.of.known.pools[p].domains, FREE_W))
+        for pool, *_ in self._rooms():
+            free = Change(power_domains=dict.fromkeys(pool.domains, FREE_W))
             result = self.solved("watts", free)
             if result is not None and result.solved and (over_w := self.of.overdraw_w(result.decision)):
                 parts = [*(n / STEPS for n in range(1, STEPS)), 1 - NEARLY / 2, 1.0]
@@ -130,11 +129,16 @@ class Alternatives:
                 found += self._first("watts", raised, STEPS)
         return found
 
-    def _soonest_pools(self) -> list[int]:
-        """Numbers of the pools in which the job would be complete soonest, a few."""
-        options = self._options()
+    def _rooms(self) -> Iterator[tuple[Pool, IntArray, int]]:
+        """Yield the pools in which the job would be soonest, GPUs that its options take, and what is free."""
+        options, known = self._options(), self.of.known
         soonest = options.pool[np.argsort(options.completion_s, kind="stable")]
-        return list(dict.fromkeys(soonest.tolist()))[:MOST_POOLS]
+        for p in list(dict.fromkeys(soonest.tolist()))[:MOST_POOLS]:
+            pool = known.pools[p]
+            taken = [one.gpus for one in self.of.decision.jobs if one.pool == pool.name]
+            gpus = np.array(taken, dtype=np.int64)
+            free = int(pool.available.sum() - room_for([pool], np.zeros_like(gpus), gpus).sum())
+            yield pool, options.block[options.pool == p], free
 
     def _of_time(self) -> list[Alternative]:
         """Find what lets the job run with an option that is later than if it waits, where that differs."""
@@ -169,6 +173,9 @@ class Alternatives:
             low, high = (low, trial) if result.solved else (trial, high)
             trial = high - 1 if trial == guess == high and low + 1 < high else (low + high) // 2
         if high == len(changes):
+            return []
+        base = self.solved(name, self._less(changes[0])) if low < 0 and name == "watts" else None
+        if base is not None and base.solved:  # no change of the kind is needed
             return []
         less = changes[low] if low >= 0 and name == "watts" else self._less(changes[high])
         return self._alternative(changes[high], name, less if low + 1 == high else None)
