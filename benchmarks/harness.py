@@ -12,6 +12,7 @@ writes docs/tables/README.md, the list of all tables.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -151,6 +152,18 @@ def timed(work: Callable[[], Found]) -> tuple[Found, float]:
 
 
 # -- surroundings ----------------------------------------------------------------------------------------
+
+
+def remembered(path: Path, key: str, make: Callable[[], Any]) -> Any:
+    """Return what a file of JSON lines has for a key, or make it, and add it: a benchmark is resumed."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        known, found = json.loads(line)
+        if known == key:
+            return found
+    found = make()
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps([key, found]) + "\n")
+    return found
 
 
 def machine() -> str:

@@ -40,6 +40,8 @@ ZONES = {
 }
 PRICES = (1e-5, 20.0)
 """Seconds of completion time for a joule: as good as nothing, and more than any policy here gives for it."""
+STEP = 2.0
+"""Between the logarithms of two prices that are tried one after the other."""
 ENOUGH = 0.997
 """Part of what the rule takes at which ours is said to take as much."""
 
@@ -204,8 +206,13 @@ class Case:
             return 0.0 if ENOUGH <= tried[-1][1] <= 1.0 else tried[-1][1] - 1.0
 
         least, most = (math.log(price if self.zone is None else 1e4 * price) for price in PRICES)
-        if excess(least) > 0.0:
-            brentq(excess, least, most, xtol=0.02)
+        low = high = (least + most) / 2
+        while high < most and excess(high) > 0.0:
+            low, high = high, min(high + STEP, most)
+        while low > least and excess(low) < 0.0:
+            low, high = max(low - STEP, least), low
+        if excess(low) > 0.0:
+            brentq(excess, low, high, xtol=0.02)
         return min((found for found in tried if found[1] <= 1.0), key=lambda found: found[0].jct_s.mean())
 
 
