@@ -14,8 +14,8 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.budget import Allowance, Budget
 from wattsched.replay.jobs.policies import elastic, sizing
 from wattsched.replay.jobs.policies.elastic import rank_weights
-from wattsched.replay.jobs.policies.sizing import LearnedPrice
 from wattsched.replay.jobs.policies.rounds import RoundOptions
+from wattsched.replay.jobs.policies.sizing import LearnedPrice
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import trace_of_durations
