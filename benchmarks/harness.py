@@ -154,15 +154,17 @@ def timed(work: Callable[[], Found]) -> tuple[Found, float]:
 # -- surroundings ----------------------------------------------------------------------------------------
 
 
-def remembered(path: Path, key: str, make: Callable[[], Any]) -> Any:
-    """Return what a file of JSON lines has for a key, or make it, and add it: a benchmark is resumed."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+def remembered(file: str, key: str, make: Callable[[], Any]) -> Any:
+    """Return what a file of JSON lines has for a key, or make and add it; without a file it is made."""
+    path = Path(file)
+    for line in path.read_text(encoding="utf-8").splitlines() if file and path.exists() else ():
         known, found = json.loads(line)
         if known == key:
             return found
     found = make()
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps([key, found]) + "\n")
+    if file:
+        with path.open("a", encoding="utf-8") as runs:
+            runs.write(json.dumps([key, found]) + "\n")
     return found
 
 

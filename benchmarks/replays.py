@@ -29,7 +29,7 @@ from wattsched.replay.jobs.trace import Trace, trace_of_durations
 
 DAY_S = 86_400.0
 ROUND_S, GAP = 60.0, 0.01
-OURS, RULE = "sizing", "powerflow"
+OURS, RULE, CARBON_RULE = "sizing", "powerflow", "greenflow"
 WATTS_PER_GPU = {"A100": (220.0, 160.0), "V100": (130.0, 100.0)}
 """Budgets of a day, as the mean draw for each GPU, nodes included: two that bind under PowerFlow's rule. Idle
 GPUs draw 75 and 55 W with their nodes, busy ones at their highest clock 365 W (mean of the models) and up to
@@ -219,6 +219,13 @@ class Case:
 def cases_of(grounds: tuple[Ground, ...]) -> list[Case]:
     """Both budgets of energy on each ground."""
     return [Case(ground, watts) for ground in grounds for watts in WATTS_PER_GPU[ground.gpu_type]]
+
+
+def carbon_cases(*, quick: bool = False) -> list[Case]:
+    """Budgets of carbon of each zone, at the smaller one of energy; for a quick benchmark a single one."""
+    grounds = (GROUNDS[1].shortened(0.1, 2),) if quick else GROUNDS
+    cases = [Case(ground, WATTS_PER_GPU[ground.gpu_type][1], zone) for ground in grounds for zone in ZONES]
+    return cases[:1] if quick else cases
 
 
 HEAVY = 0.05

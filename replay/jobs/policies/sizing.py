@@ -73,7 +73,7 @@ benchmarks/budgets.py, 0.5 takes 0.3 to 6 % less energy than 0 for a mean comple
 takes up to 2 % less again, for up to 1.5 % more time."""
 
 
-WEEK_S, PEAK, MOST_AHEAD = 604_800.0, 2.0, 4.0
+WEEK_S, PEAK, MOST_AHEAD = 604_800.0, 1.5, 4.0
 """Constants of a learned price (`LearnedPrice`): the least time over which prices are averaged, since load
 comes round with the week; the most that may be drawn beyond the idle draw, over the draw that spends evenly
 what is left; and the largest change of the price by what was saved.
