@@ -80,9 +80,9 @@ what is left; and the largest change of the price by what was saved.
 
 The draw is limited since nobody knows the load to come, and at the end of a period that was spent too soon
 all jobs wait. On seed 100 of three months of Philly of `CHOSEN_ON` of benchmarks/online_price.py, with both
-budgets, the mean completion time is 4 % shorter with 2, as long with 3, and up to 24 % longer with 6. Within
-daily budgets of `CHOSEN_ON` of benchmarks/replays.py 2 gains as much as 1.5 on average, 10 % on the even pace,
-but is 9 % behind that in one case of six, and 1.5 in none."""
+budgets, the mean completion time is 4 % shorter with 2, 1 % with 3, and up to 24 % longer with 6. Within
+daily budgets of `CHOSEN_ON` of benchmarks/replays.py 2 gains as much as 1.5 on average, 10 % on the even
+pace, but is 9 % behind that in one case of six, and 1.5 in none."""
 
 
 class Price:
