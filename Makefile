@@ -50,17 +50,17 @@ library: $(VENV)/bench $(VENV)/package  ## Six solvers on the library of instanc
 	$(BIN)/python -m benchmarks.library --folder $(VENV)/library --write $(LIBRARY)
 
 # The longest first; stopped in the middle, the next call goes on with the others, until a source changes.
-RESULTS := online_price placement budgets replay_bounds grounds elastic studies.eaco
-OPTIONS_budgets := --processes 1
-OPTIONS_replay_bounds := --processes 1
-OPTIONS_placement := --runs $(VENV)/results/placement.jsonl
-results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, some ninety minutes, resumed; needs WATTSCHED_DATA
+RESULTS := online_price pacing knowledge placement budgets replay_bounds savings grounds elastic studies.eaco
+$(foreach name,budgets replay_bounds savings knowledge,$(eval OPTIONS_$(name) := --processes 1))
+$(foreach name,online_price placement,$(eval OPTIONS_$(name) := --runs $(VENV)/results/$(name).jsonl))
+OPTIONS_pacing := --processes 1 --runs $(VENV)/results/pacing.jsonl
+results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, some hours, resumed; needs WATTSCHED_DATA
 	$(MAKE) --jobs 2 --keep-going $(RESULTS:%=$(VENV)/results/%)
 
 $(VENV)/results/%: $(shell find $(PACKAGES) benchmarks -name '*.py' -o -name '*.json') constraints.txt
 	mkdir -p $(VENV)/results
 	for source in $^; do if [ $$source -nt $@.jsonl ]; then rm -f $@.jsonl; fi; done
-	$(BIN)/python -m benchmarks.$* --write $(OPTIONS_$*)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.$* --write $(OPTIONS_$*)
 	touch $@
 
 site: $(VENV)/tools $(VENV)/package  ## Build the documentation into site/; a broken link or reference is an error

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.harness import Asked, in_processes, interval, run, say, table
-from benchmarks.replays import GROUNDS, OURS, WATTS_PER_GPU, ZONES, Case, cases_of
+from benchmarks.replays import GROUNDS, OURS, Case, carbon_cases, cases_of
 from wattsched.replay.jobs.outcome import Outcome
 
 EQUAL, FREE = "sizing, as much as the rule", "sizing, no budget"
@@ -82,8 +82,7 @@ def powerflow(asked: Asked) -> str:
 
 def greenflow(asked: Asked) -> str:
     """Budgets of carbon, at the smaller one of energy."""
-    cases = [Case(g, WATTS_PER_GPU[g.gpu_type][1], zone) for g in GROUNDS for zone in ZONES]
-    return against("greenflow", cases, asked)
+    return against("greenflow", carbon_cases(), asked)
 
 
 TABLES = {"powerflow": powerflow, "greenflow": greenflow}

@@ -19,8 +19,8 @@ from benchmarks.replays import HELD_OUT, OURS, RULE, Case, Figures, cases_of
 
 RATIOS = ("mean_h", "p95_h", "p99_h", "heavy_h", "slowdown")
 HEADER = (
-    "ground, budget", "jobs", "rule's mean JCT, h", "mean JCT", "worst seed", "p95", "p99", "heaviest 5 %",
-    "largest slowdown", "energy", "preemptions of a job", "the rule's",
+    "ground, budget", "durations", "jobs", "rule's mean JCT, h", "mean JCT", "worst seed", "p95", "p99",
+    "heaviest 5 %", "largest slowdown", "energy", "preemptions of a job", "the rule's",
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def row(name: str, jobs: str, found: Sequence[Pair]) -> tuple[str, ...]:
     mean, *others = np.exp(np.log(ratio).mean(axis=0)).tolist()
     means = np.mean([[p.rule.mean_h, p.ours.preemptions, p.rule.preemptions] for p in found], axis=0)
     shown = (f"{mean:.3f}", f"{ratio[:, 0].max():.3f}", *(f"{value:.2f}" for value in others))
-    return name, jobs, f"{means[0]:.2f}", *shown, f"{means[1]:.2f}", f"{means[2]:.2f}"
+    return name, "exact", jobs, f"{means[0]:.2f}", *shown, f"{means[1]:.2f}", f"{means[2]:.2f}"
 
 
 def rows(cases: Sequence[Case], seeds: int) -> Iterator[tuple[str, ...]]:

@@ -12,6 +12,7 @@ writes docs/tables/README.md, the list of all tables.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -151,6 +152,20 @@ def timed(work: Callable[[], Found]) -> tuple[Found, float]:
 
 
 # -- surroundings ----------------------------------------------------------------------------------------
+
+
+def remembered(file: str, key: str, make: Callable[[], Any]) -> Any:
+    """Return what a file of JSON lines has for a key, or make and add it; without a file it is made."""
+    path = Path(file)
+    for line in path.read_text(encoding="utf-8").splitlines() if file and path.exists() else ():
+        known, found = json.loads(line)
+        if known == key:
+            return found
+    found = make()
+    if file:
+        with path.open("a", encoding="utf-8") as runs:
+            runs.write(json.dumps([key, found]) + "\n")
+    return found
 
 
 def machine() -> str:

@@ -29,7 +29,7 @@ from wattsched.replay.jobs.trace import Trace, trace_of_durations
 
 DAY_S = 86_400.0
 ROUND_S, GAP = 60.0, 0.01
-OURS, RULE = "sizing", "powerflow"
+OURS, RULE, CARBON_RULE = "sizing", "powerflow", "greenflow"
 WATTS_PER_GPU = {"A100": (220.0, 160.0), "V100": (130.0, 100.0)}
 """Budgets of a day, as the mean draw for each GPU, nodes included: two that bind under PowerFlow's rule. Idle
 GPUs draw 75 and 55 W with their nodes, busy ones at their highest clock 365 W (mean of the models) and up to
@@ -40,6 +40,8 @@ ZONES = {
 }
 PRICES = (1e-5, 20.0)
 """Seconds of completion time for a joule: as good as nothing, and more than any policy here gives for it."""
+STEP = 2.0
+"""Between the logarithms of two prices that are tried one after the other."""
 ENOUGH = 0.997
 """Part of what the rule takes at which ours is said to take as much."""
 
@@ -204,14 +206,26 @@ class Case:
             return 0.0 if ENOUGH <= tried[-1][1] <= 1.0 else tried[-1][1] - 1.0
 
         least, most = (math.log(price if self.zone is None else 1e4 * price) for price in PRICES)
-        if excess(least) > 0.0:
-            brentq(excess, least, most, xtol=0.02)
+        low = high = (least + most) / 2
+        while high < most and excess(high) > 0.0:
+            low, high = high, min(high + STEP, most)
+        while low > least and excess(low) < 0.0:
+            low, high = max(low - STEP, least), low
+        if excess(low) > 0.0:
+            brentq(excess, low, high, xtol=0.02)
         return min((found for found in tried if found[1] <= 1.0), key=lambda found: found[0].jct_s.mean())
 
 
 def cases_of(grounds: tuple[Ground, ...]) -> list[Case]:
     """Both budgets of energy on each ground."""
     return [Case(ground, watts) for ground in grounds for watts in WATTS_PER_GPU[ground.gpu_type]]
+
+
+def carbon_cases(*, quick: bool = False) -> list[Case]:
+    """Budgets of carbon of each zone, at the smaller one of energy; for a quick benchmark a single one."""
+    grounds = (GROUNDS[1].shortened(0.1, 2),) if quick else GROUNDS
+    cases = [Case(ground, WATTS_PER_GPU[ground.gpu_type][1], zone) for ground in grounds for zone in ZONES]
+    return cases[:1] if quick else cases
 
 
 HEAVY = 0.05

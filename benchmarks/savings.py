@@ -4,7 +4,8 @@
 
 A day of ITP's cluster 04, 18 hours of Philly's virtual cluster 6214e9 and two days of PAI's week, each on a
 cluster that its jobs nearly fill, once with jobs that may use a quarter to four times the GPUs asked for and
-once with jobs that keep their count. Budgets hold for every six hours.
+once with jobs that keep their count. Budgets hold for every six hours. Policies know of durations what the
+days before tell, and the last one also all of them exactly.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from typing import Any
 
 from benchmarks.harness import Asked, data, in_processes, machine, run, table
 from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.replay.jobs.knowledge import Knows, known_under
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.savings import savings as savings_of
 from wattsched.report.saved import Interval, PolicySavings, Savings
 
 POLICIES = ("powerflow", "sizing")
-SETTINGS = ReplaySettings(gap=1e-2, period_s=6 * 3600.0)
-SAVED = ("trace, GPU counts", "policy", "energy saved, %", "95 %", "sooner at equal energy, %", "95 %")
-LOSES = ("trace, GPU counts", "policy", "mean", "p99", "heaviest 5 %", "jobs a tenth later, %")
+KNOWS: Knows = "history"
+SETTINGS = ReplaySettings(gap=1e-2, period_s=6 * 3600.0, knows=KNOWS)
+WHERE = ("trace, GPU counts", "policy", "durations")
+SAVED = (*WHERE, "energy saved, %", "95 %", "sooner at equal energy, %", "95 %")
+LOSES = (*WHERE, "mean", "p99", "heaviest 5 %", "jobs a tenth later, %")
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def rows(case: tuple[Ground, int], of: Savings) -> Iterator[tuple[list[str], lis
     ground, elasticity = case
     counts = "kept" if elasticity == 1 else f"1/{elasticity} to {elasticity}"
     for one in of.policies:
-        name = [f"{ground.name} ({of.jobs} jobs, {of.gpus} GPUs), {counts}", one.policy]
+        where = f"{ground.name} ({of.jobs} jobs, {of.gpus} GPUs), {counts}"
+        name = [where, one.policy, known_under(one.policy, KNOWS)]
         yield [*name, *between(one.energy), *between(one.completion)], [*name, *lost(one)]
 
 

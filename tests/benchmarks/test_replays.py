@@ -60,16 +60,17 @@ def test_ratios_of_held_out_grounds_by_hand() -> None:
     ours = replace(rule, mean_h=1.0, p99_h=18.0, preemptions=0.75)
     line = grounds.row("a", "9", [grounds.Pair(rule, ours, 1.0), grounds.Pair(rule, rule, 0.25)])
     shown = ["0.500", "1.000", "1.00", "1.41", "1.00", "1.00", "0.50"]
-    assert list(line) == ["a", "9", "4.00", *shown, "0.50", "0.25"]
+    assert list(line) == ["a", "exact", "9", "4.00", *shown, "0.50", "0.25"]
 
 
 def test_a_month_of_real_jobs(case: replays.Case) -> None:
     """No budget is overspent, and hindsight takes no more than the price that was learned."""
     found = online_price.compared(replace(case, ground=online_price.MONTHS[0].shortened(1, 2)), 0)
     assert set(found) == set(online_price.NAMES)
-    assert max(found[name].used for name in ("even", "learned")) <= 1 + 1e-9
+    assert max(found[name].used for name in online_price.WITHIN) <= 1 + 1e-9
     assert found["hindsight"].energy <= found["learned"].energy * 1.01
     assert found["hindsight"].times.mean_h < found["learned"].times.mean_h
+    assert found["bound"].times.mean_h < min(found[name].times.mean_h for name in online_price.WITHIN)
 
 
 def test_rounds_have_the_values_of_hesrpt_and_the_worst_job() -> None:

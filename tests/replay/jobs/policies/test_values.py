@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies.replay import cluster_of, options_of, trace_by_hand
+from tests.strategies.replay import cluster_of, options_of, poisson_jobs, trace_by_hand
+from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.budget import Allowance, Budget
 from wattsched.replay.jobs.policies import elastic, sizing
 from wattsched.replay.jobs.policies.elastic import rank_weights
+from wattsched.replay.jobs.policies.rounds import RoundOptions
 from wattsched.replay.jobs.policies.sizing import LearnedPrice
 from wattsched.replay.jobs.policy import PolicyContext
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import trace_of_durations
 
 STEPS = 60
 SHARE = np.arange(1, STEPS) / STEPS
@@ -104,17 +108,41 @@ def allowance(ahead: float) -> Allowance:
 
 
 @given(st.lists(st.tuples(st.floats(1.0, 3e5), st.floats(0.0, 10.0)), min_size=1, max_size=20))
-def test_a_learned_price_follows_the_limits(seen: list[tuple[float, float]]) -> None:
-    """While all is spent evenly it rises, by no more than the limit costs; what was saved makes it less."""
+def test_a_learned_price_is_a_mean_of_those_seen(seen: list[tuple[float, float]]) -> None:
+    """It lies between the least and the most of them; more is charged after haste, less after thrift."""
     trace = trace_by_hand(cluster_of(1), (0.0, 1.0, 1, ONE))
     price = LearnedPrice(PolicyContext(trace, budget=Budget.of_energy(1e9, 1e6, "price")))
-    time_s, later = 0.0, 0.0
+    time_s, prices = 0.0, [limit for _, limit in seen]
     for step_s, limit in seen:
         time_s += step_s
         price.see(time_s, allowance(1.0), limit)
-        assert later <= price.later <= later + limit
-        assert price.now(allowance(1.0)) == pytest.approx(price.later)
-        assert price.now(allowance(0.5)) >= price.later >= price.now(allowance(2.0))
-        later = price.later
-    price.see(time_s + 1e4, allowance(2.0), 0.0)
-    assert price.later <= later
+    assert min(prices) * (1 - 1e-9) <= price.later <= max(prices) * (1 + 1e-9)
+    assert price.now(allowance(1.0)) == pytest.approx(price.later)
+    assert price.now(allowance(0.5)) >= price.later >= price.now(allowance(2.0))
+
+
+def test_at_the_even_price_a_round_without_a_limit_draws_evenly() -> None:
+    """Just above it the draw is below the even one, just below it above; at 0 it is below at any price."""
+    trace = trace_of_durations(homogeneous_cluster(2, 8, "A100"), poisson_jobs(30, 3), seed=1)
+    seen = []
+
+    class Watched(sizing.Sizing):
+        def _even_price(self, options: RoundOptions, allowance: Allowance) -> float:
+            price, even_w = super()._even_price(options, allowance), allowance.in_proportion_w
+
+            def draw_w(price: float) -> float:
+                rows = self._solver.decide(options, options.program(self._cost(options, price, 0.0))).row
+                return allowance.standing_w + float(trace.busy_w[rows[rows >= 0]].sum())
+
+            seen.append((draw_w(0.9 * price) / even_w, price, draw_w(1.1 * price) / even_w))
+            return price
+
+    budget = Budget.of_energy(16 * 150.0 * 86400, 86400.0, "price")
+    policy = Watched(PolicyContext(trace, round_s=60.0, gap=1e-3, budget=budget))
+    outcome = simulate(trace, policy, name="sizing", round_s=60.0, budget=budget)
+    more, prices, less = np.array(seen).T
+    assert outcome.budget_used()[0].max() <= 1 + 1e-9
+    assert np.mean(prices > 0) > 0.3
+    # Where few jobs are left, a single one is more than the gap between two prices.
+    assert np.quantile(less, 0.9) <= 1.0
+    assert np.quantile(more[prices > 0], 0.1) >= 1.0
