@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wattsched.formulations.timer import Timer
+from wattsched.instances.errors import InputError
 from wattsched.results.problems import Problem
 from wattsched.results.result import Conflict, ConflictMember, Result
 from wattsched.verification.limits import STEP, Limit, eased
 
 Values = Mapping[str, float | None]
 
-USUAL_S = 5.0
+USUAL_S = 2.0
 """Seconds for a set where nobody says how many."""
 
 MOST_JOBS = 5_000
@@ -34,8 +35,8 @@ _EXACT = 1e-2
 _FINDING = 0.6
 
 
-class _CutError(Exception):
-    """The time is over, or a call had no answer."""
+class CutError(Exception):
+    """The time is over, or a part of the instance had no answer."""
 
 
 @dataclass
@@ -66,10 +67,13 @@ class _Search:
         """Result with other values of some limits: a decision, or that there is none."""
         left_s = self.timer.remaining_s()
         if left_s is None or left_s < LEAST_S:
-            raise _CutError
-        result = self.solve(self.eased(values), time_limit=left_s)
+            raise CutError
+        try:
+            result = self.solve(self.eased(values), time_limit=left_s)
+        except InputError:  # larger clusters may not be sound, as where some of their nodes have to sleep
+            raise CutError from None
         if not result.solved and result.termination.reason != "infeasible":
-            raise _CutError
+            raise CutError
         return result
 
     def faults(self, values: Values, decision: Any) -> list[str]:
@@ -125,7 +129,7 @@ class _Search:
                 else:
                     short, proven = value, proven if result.claimed else (value, result.certificate)
                 near = not near
-        except _CutError:
+        except CutError:
             pass
         told: dict[str, Any] = {"needed": needed, "decision": found.decision}
         told |= {} if proven is None else {"insufficient": proven[0], "certificate": proven[1]}
@@ -159,7 +163,7 @@ class _Search:
 def conflict_of(
     none: Result, instance: Any, problem: Problem[Any, Any, Any], solve: Callable[..., Result], timer: Timer
 ) -> Conflict | None:
-    """Limits that leave an instance without a decision; None where none were found and proven in time.
+    """Limits that leave an instance without a decision; None where it is not by limits that there is none.
 
     Parameters
     ----------
@@ -170,24 +174,26 @@ def conflict_of(
         Takes an instance and a time limit.
     timer : Timer
         With a limit.
+
+    Raises
+    ------
+    CutError
+        If they were not found in time.
     """
     limits = {limit.name: limit for limit in problem.limits(instance)}
     search = _Search(instance, problem, limits, solve, timer.share(_FINDING))
     # What many jobs demand comes last: without time for it, the limits that it contradicts are known.
     demands = [name for name, limit in limits.items() if limit.path[0] == "jobs"]
     others = [name for name, limit in limits.items() if limit.path[0] != "jobs"]
-    try:
-        if not limits or not search.solved(search.others(())).solved:
-            return None  # it is not by limits that there is none
-        known = search.smallest(demands, True, others)
-        try:
-            found, minimal = search.smallest(known, True, demands), True
-        except _CutError:
-            found, minimal = demands, False
-        search.timer = timer
-        return _explained(search, [*known, *found], none, minimal)
-    except _CutError:
+    if not limits or not search.solved(search.others(())).solved:
         return None
+    known = search.smallest(demands, True, others)
+    try:
+        found, minimal = search.smallest(known, True, demands), True
+    except CutError:
+        found, minimal = demands, False
+    search.timer = timer
+    return _explained(search, [*known, *found], none, minimal)
 
 
 def _explained(search: _Search, names: list[str], none: Result, minimal: bool) -> Conflict | None:
@@ -207,7 +213,7 @@ def _explained(search: _Search, names: list[str], none: Result, minimal: bool) -
                     return _explained(search, [other for other in names if other != name], none, minimal)
                 member = search.member(limit, others, without, alone)
             members.append(member)
-    except _CutError:
+    except CutError:
         minimal = False
     for name in names[len(members) :]:
         limit = search.limits[name]

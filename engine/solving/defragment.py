@@ -17,6 +17,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import require, require_known, require_range
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.rearrangement import Fitted, Rearrangement, Step, Wanted
+from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import meant
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution
@@ -68,6 +69,7 @@ def defragment(
         For a job that is unknown, runs or has no option, a size that no pool has room for, running jobs whose
         GPUs are not known, and as `solve`.
     """
+    require_types(defragment, {"jobs": jobs, "pools": pools})
     timer = Timer(limits_of(0.0, time_limit).time_s)
     require("size", size, (*_WHOLE, NoneType), "a whole number")
     require("count", count, _WHOLE, "a whole number")

@@ -54,7 +54,7 @@ _NUMBER, _WHOLE = (float, int, Real), (int, Integral)
 _SHARDS = 2
 # Share of the time that is left for why there is no decision, and a gap at which any decision will do.
 _EXPLAINING, _ANY_GAP = 0.8, 0.9
-_UNTOLD = "no time was left to find limits that contradict each other"
+_UNTOLD = "limits that contradict each other were not found in time"
 # What a call that is to stop may take to end by itself.
 _STOPPING_S = 0.25
 # A small round is done in a part of that but for its solver, which looks at the time, or is watched.
@@ -107,7 +107,7 @@ def solve(
         for; 0 for none. Default: about half a second, counted in nodes so that it is the same everywhere.
     conflict : float, optional
         Seconds, within the time limit, for the limits that contradict each other where there is no decision;
-        0 for none. Default: 5, and none for more than 5,000 jobs.
+        0 for none. Default: 2, and none for more than 5,000 jobs.
     executor : Executor, optional
         Holds the jobs of a large round of sizing in shards (`wattsched.dask_executor`), and computes there
         what row prices ask of all of them. The answer is the same. Default: this process.
@@ -180,10 +180,12 @@ def explained(call: Call, result: Result, seconds: float | None) -> Result:
     if timer.over() or (seconds is None and large):
         return result
     again = partial(solve, gap=_ANY_GAP, seed=call.limits.seed, conflict=0.0, stop=call.stop)
-    found = conflicts.conflict_of(result, call.instance, call.problem, again, timer)
-    spent_s, ended = time.monotonic() - began_s, result.termination
-    if found is None and (timer.remaining_s() or 0.0) < conflicts.LEAST_S:
+    found, ended = None, result.termination
+    try:
+        found = conflicts.conflict_of(result, call.instance, call.problem, again, timer)
+    except conflicts.CutError:
         ended = ended.model_copy(update={"detail": f"{ended.detail}; {_UNTOLD}"})
+    spent_s = time.monotonic() - began_s
     update: dict[str, Any] = {"conflict": found, "termination": ended}
     update["time_s"] = result.time_s | {"conflict": spent_s, "total": result.time_s["total"] + spent_s}
     if result.claimed and found is not None and found.certificate is not None:
