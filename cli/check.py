@@ -221,7 +221,8 @@ def _proof_lines(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: 
 
 def _proofs(document: dict[str, Any]) -> str:
     """Return the subject of a sentence on proofs: prices, or prices in so many cases."""
-    leaves = [node for node in document["certificate"].get("tree") or [] if node.get("prices") is not None]
+    tree = (document["certificate"] or {}).get("tree") or []
+    leaves = [node for node in tree if node.get("prices") is not None]
     return f"prices in {len(leaves):,} cases prove" if len(leaves) > 1 else "prices prove"
 
 

@@ -259,8 +259,8 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
     write_json(folder / "runs.json", document(comparison))
     write_atomically(folder / "runs.csv", csv_text(comparison.runs).encode())
     means = shown(comparison.summaries, comparison.virtual_best)
-    write_atomically(folder / "means.md", markdown(means).encode())
-    write_atomically(folder / "means.tex", latex(means).encode())
+    write_atomically(folder / "means.md", markdown(means, comparison.settings).encode())
+    write_atomically(folder / "means.tex", latex(means, comparison.settings).encode())
     return ["runs.json", "runs.csv", "means.md", "means.tex"]
 
 

@@ -41,12 +41,12 @@ class Summary:
         Shifted geometric means over the runs that were not skipped: for the program, for the solver, and for
         the whole call. Those that are not solved count with the time limit, or their time if that is longer.
     solve_interval_s : pair of float, optional
-        95 % interval of `solve_s` over other instances and seeds like these, by bootstrap; None for fewer
-        than two runs.
+        95 % interval of `solve_s` over other instances like these, by bootstrap of instances; None for fewer
+        than two.
     p_of_best : float, optional
         Probability of differences as large as those to the quickest one, were both as quick: Wilcoxon's
-        signed-rank test on the logarithms of the seconds, paired by instance and seed. None for the quickest,
-        and where there are no five pairs.
+        signed-rank test on the mean logarithms of the seconds, paired by instance. None for the quickest, and
+        where there are no five instances.
     """
 
     formulation: str
@@ -109,28 +109,39 @@ def virtual_best(runs: Sequence[Run]) -> Summary | None:
 
 
 def _p_of(runs: Sequence[Run], others: Sequence[Run]) -> float | None:
-    """Wilcoxon's two-sided probability for the logarithms of seconds, paired by instance and seed."""
+    """Wilcoxon's two-sided probability for the mean logarithms of seconds, paired by instance.
+
+    Seeds of one instance are no independent pairs.
+    """
     from scipy.stats import wilcoxon
 
-    seconds = [
-        {(run.instance, run.seed): _charged(run, run.solve_s) for run in some if run.status != "skipped"}
-        for some in (runs, others)
-    ]
-    both = sorted(seconds[0].keys() & seconds[1].keys())
+    known = [_mean_logarithms(some) for some in (runs, others)]
+    both = sorted(known[0].keys() & known[1].keys())
     if len(both) < _FEWEST_PAIRS:
         return None
-    logarithms = [np.log([max(LEAST_TIME_S, known[key]) for key in both]) for known in seconds]
-    difference = logarithms[0] - logarithms[1]
+    difference = np.array([known[0][name] - known[1][name] for name in both])
     return float(wilcoxon(difference).pvalue) if difference.any() else 1.0
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % interval of the shifted geometric mean, by bootstrap; None for fewer than two values."""
-    if len(values) < 2:
+def _mean_logarithms(runs: Iterable[Run]) -> dict[str, float]:
+    """Mean logarithm of the seconds of each instance, over its seeds."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.status != "skipped":
+            found[run.instance].append(float(np.log(max(LEAST_TIME_S, _charged(run, run.solve_s)))))
+    return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+def _interval(runs: Sequence[Run]) -> tuple[float, float] | None:
+    """95 % interval of the shifted geometric mean, by bootstrap of instances; None for fewer than two."""
+    together: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        together[run.instance].append(float(np.log(_charged(run, run.solve_s) + SHIFT_S)))
+    if len(together) < 2:
         return None
+    values = np.array([sum(of) / len(of) for of in together.values()])
     draws = np.random.default_rng(0).integers(len(values), size=(_DRAWS, len(values)))
-    means = np.exp(np.log(np.array(values)[draws] + SHIFT_S).mean(axis=1)) - SHIFT_S
-    low, high = np.quantile(means, (0.025, 0.975))
+    low, high = np.quantile(np.exp(values[draws].mean(axis=1)) - SHIFT_S, (0.025, 0.975))
     return float(low), float(high)
 
 
@@ -146,7 +157,7 @@ def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
         build_s=shifted_geometric_mean(run.build_s or 0.0 for run in tried),
         solve_s=shifted_geometric_mean(_charged(run, run.solve_s) for run in tried),
         total_s=shifted_geometric_mean(_charged(run, run.total_s) for run in tried),
-        solve_interval_s=_interval([_charged(run, run.solve_s) for run in tried]),
+        solve_interval_s=_interval(tried),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from wattsched.comparisons.run import Run
+from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import SHIFT_S, Summary
 from wattsched.report.wording import number
 
@@ -14,7 +14,7 @@ TITLES = ("formulation, solver", ">solved", ">build s", ">solve s", ">95 %", ">t
 
 NOTE = (
     f"shifted geometric ({SHIFT_S:g} s), unsolved runs at the time limit; 95 %: interval of solve s over "
-    "instances and seeds; p: of differences as large to the quickest, were both as quick"
+    "instances; p: of differences as large to the quickest, were both as quick"
 )
 
 
@@ -36,21 +36,29 @@ def cells(one: Summary) -> list[str]:
     return [one.pair, f"{one.solved} of {one.runs - one.skipped}", *times[:2], interval, times[2], p]
 
 
-def markdown(summaries: Iterable[Summary]) -> str:
-    """Means as a Markdown table."""
+def markdown(summaries: Iterable[Summary], settings: Settings) -> str:
+    """Means as a Markdown table, with what they mean below."""
     titles = [title.removeprefix(">") for title in TITLES]
     rules = ["--:" if title.startswith(">") else ":--" for title in TITLES]
     rows = [[text.replace("|", r"\|") for text in cells(one)] for one in summaries]
-    return "".join(f"| {' | '.join(row)} |\n" for row in (titles, rules, *rows))
+    body = "".join(f"| {' | '.join(row)} |\n" for row in (titles, rules, *rows))
+    return f"{body}\nMeans: {NOTE}. {_limits(settings)}\n"
 
 
-def latex(summaries: Iterable[Summary]) -> str:
+def _limits(settings: Settings) -> str:
+    """Say under which limits the runs were."""
+    seconds = "none" if settings.time_limit_s is None else f"{settings.time_limit_s:g} s"
+    return f"Gap {settings.gap:g}, time limit {seconds}, threads {settings.threads}."
+
+
+def latex(summaries: Iterable[Summary], settings: Settings) -> str:
     """Means as a LaTeX table, which needs the package booktabs."""
     sides = "".join("r" if title.startswith(">") else "l" for title in TITLES)
     titles = " & ".join(_escaped(title.removeprefix(">")) for title in TITLES)
     rows = "".join(f"{' & '.join(map(_escaped, cells(one)))} \\\\\n" for one in summaries)
     body = f"\\toprule\n{titles} \\\\\n\\midrule\n{rows}\\bottomrule\n"
-    return f"% {NOTE.replace('%', 'percent')}\n\\begin{{tabular}}{{{sides}}}\n{body}\\end{{tabular}}\n"
+    note = f"{NOTE}. {_limits(settings)}".replace("%", "percent")
+    return f"% {note}\n\\begin{{tabular}}{{{sides}}}\n{body}\\end{{tabular}}\n"
 
 
 def _escaped(text: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from wattsched.verification.report import CLAIM_TOLERANCE as TOLERANCE
 from wattsched.verification.report import Proof, is_finite, number
 from wattsched.verification.tree import ProveLeaf, prove_tree
 
@@ -28,6 +30,18 @@ def proofs_of(prove: ProveLeaf, sense: str, certificate: Any) -> dict[str, Proof
         return {"bound": Proof([f"certificate: {form}"])}
     by_tree = _require_finite(prove_tree(prove, tree, sense))
     return {"price_bound": by_prices, "bound": by_tree}
+
+
+def beyond_proof(proofs: Mapping[str, Proof], certificate: Any, sense: str) -> str | None:
+    """Return what is wrong with the bounds that a certificate claims, None where its proofs reach them."""
+    sign = 1.0 if sense == "min" else -1.0
+    for field, proof in proofs.items():
+        claimed, reach = number(certificate, field), proof.bound if proof.reach is None else proof.reach
+        if proof.faults or claimed is None or reach is None:
+            continue
+        if sign * (claimed - reach) > TOLERANCE * abs(reach):
+            return f"certificate: claims the {field} {claimed:.12g}, its prices prove {proof.bound:.12g}"
+    return None
 
 
 def _require_finite(proof: Proof) -> Proof:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.verification.certificates import proofs_of, self_evident
+from wattsched.verification.certificates import beyond_proof, proofs_of, self_evident
 from wattsched.verification.claims import reason_of
 from wattsched.verification.limits import Limit, eased
 from wattsched.verification.report import number
@@ -62,7 +62,9 @@ class Conflict:
         yield from self._unproven("members", alone, self.document.get("certificate"), "the limits leave room")
         for member, name in zip(members, names, strict=True):
             limit, bases = self.limits[name], [alone, *([{}] if member.get("enough") is True else [])]
-            if member.get("value") != limit.value:
+            if member.get("unit", limit.unit) != limit.unit:
+                yield f"{name}: its unit is {shown(limit.unit)}, not {shown(member['unit'])}"
+            elif member.get("value") != limit.value:
                 yield f"{name}: its value is {shown(limit.value)}, not {shown(member.get('value'))}"
             elif member.get("decision") is not None:
                 yield from self._of_witness(limit, bases, member)
@@ -112,8 +114,11 @@ class Conflict:
             if self_evident(prove) is None:
                 yield f"{what}: there is no certificate"
             return
-        proof = proofs_of(prove, sense, certificate)["bound"]
-        if proof.faults:
+        proofs = proofs_of(prove, sense, certificate)
+        proof = proofs["bound"]
+        if beyond := beyond_proof(proofs, certificate, sense):
+            yield f"{what}: {beyond}"
+        elif proof.faults:
             yield f"{what}: {proof.faults[0]}"
         elif proof.excess <= 0:
             yield f"{what}: the certificate proves nothing, {why}"

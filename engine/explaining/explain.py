@@ -79,6 +79,8 @@ def explain(
             told |= {"state": "never", "proof": proof}
         else:
             search.unanswered.append("cost")
+    if told["state"] != "runs" and not told["alternatives"]:
+        search.unanswered.append("several")
     found = Explanation(
         instance=round.name,
         digest=digest_of(round),

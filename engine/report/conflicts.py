@@ -92,4 +92,9 @@ def proof_line(conflict: Mapping[str, Any]) -> str:
     """Say what a contradiction shows, by its checked document."""
     members = conflict["members"]
     each = ", and each of them is needed" if conflict.get("minimal") and len(members) > 1 else ""
-    return f"{count(len(members), 'limit')} alone {'leave' if len(members) > 1 else 'leaves'} none{each}"
+    told = f"{count(len(members), 'limit')} alone {'leave' if len(members) > 1 else 'leaves'} none{each}"
+    values = [member for member in members if member.get("needed") is not None]
+    least = sum(member.get("insufficient") is not None for member in values)
+    return (
+        f"{told}; of {least:,} of {count(len(values), 'value')} less is proven not to do" if values else told
+    )

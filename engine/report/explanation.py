@@ -21,6 +21,21 @@ from wattsched.verification.sizing.checker import check
 if TYPE_CHECKING:
     from rich.console import Console
 
+# A decision that is so close to its bound is one of the best.
+_CLOSE = 1e-3
+_ASKED = {
+    "budgets": "more watts or joules",
+    "gpus": "more GPUs",
+    "tenant_gpus": "a larger quota",
+    "power_domains": "higher caps of power domains",
+    "later": "options that are later than if it waits",
+    "requests": "less that the job asks for",
+    "min_gpus": "fewer GPUs",
+    "deadline_s": "a later deadline",
+    "cost": "what it costs others",
+    "several": "changes of several kinds at once, of which no single one is enough",
+}
+
 MOST_NAMED, MOST_LETTERS, LONGEST = 3, 40, 600
 """Jobs that a sentence names, letters of each name, and letters of a sentence."""
 
@@ -65,7 +80,10 @@ def _weight(found: Explanation, instance: Instance) -> Iterator[str]:
     if found.cost is not None and found.cost.weight is not None:
         jobs = instance.by_column()
         own = jobs.numbers("weight")[jobs.place[found.job]]
-        yield f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first"
+        if number(found.cost.weight) == number(own):
+            yield f"others are worth as much: with any weight above {number(own)} it would go first"
+        else:
+            yield f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first"
 
 
 def words_of(one: Alternative) -> str:
@@ -115,11 +133,30 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
             return f"power: {needed} would take {quantity(watts, 'W')} more, {quantity(left_w, 'W')} are left"
         if "power_domains" in short:
             return f"power: {needed} would be free, but the caps of its power domains bind"
-        return f"{'energy' if short & {'energy_j', 'carbon_g'} else 'other limits'}: {needed} would be free"
+        what = "energy" if short & {"energy_j", "carbon_g"} else "other limits"
+        if what != "energy" and _has_quota(instance, found.job):
+            what = "other limits, such as the quota of its tenant"
+        return f"{what}: {needed} would be free"
     if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
         return f"{needed}: {total:,} of {every:,} free{', but not together' if total >= gpus else ''}"
     where = named(pool.nodes[int(np.argmax(free))])
     return f"{needed} on one node: {f'{most} of them free on {where}' if most else 'none is free'}"
+
+
+def _has_quota(instance: Instance, job: str) -> bool:
+    """True if the tenant of a job has a quota of watts, joules or grams."""
+    jobs = instance.by_column()
+    tenant = instance.tenants.get(jobs.coded("tenant").at(jobs.place[job]) or "")
+    quotas = (tenant.power_w, tenant.energy_j, tenant.carbon_g) if tenant is not None else ()
+    return any(quota is not None for quota in quotas)
+
+
+def _is_proven(found: Explanation) -> bool:
+    """True if the decision in which the job runs is known to be about as good as there is."""
+    cost = found.cost
+    if cost is None or cost.bound is None:
+        return False
+    return abs(cost.objective - cost.bound) <= _CLOSE * max(1e-9, abs(cost.objective))
 
 
 def _free(instance: Instance, decision: Decision) -> IntArray:
@@ -134,7 +171,7 @@ def _free(instance: Instance, decision: Decision) -> IntArray:
 
 def _goes_first(found: Explanation, instance: Instance) -> Iterator[str]:
     """Yield the names of jobs that would be later if this one ran."""
-    if found.cost is None or not found.cost.later:
+    if found.cost is None or not found.cost.later or not _is_proven(found):
         return
     jobs, later = instance.by_column(), found.cost.later
     weights = jobs.numbers("weight")
@@ -159,11 +196,13 @@ def print_explanation(out: Console, found: Explanation) -> None:
         heading(out, "It runs with", "no other job that runs is later")
         table(out, ["change", "other jobs that change", "proof"], rows)
     if (cost := found.cost) is not None:
-        heading(out, "Without any change", f"the objective is {number(cost.objective, 7)} if it runs")
+        best = "" if _is_proven(found) else ", or better: that was not found out in time"
+        heading(out, "Without any change", f"the objective is {number(cost.objective, 7)} if it runs{best}")
         rows = [(named(name),) for name in cost.later]
         table(out, ["later, or stopped"], rows, most=8)
     if found.unanswered:
-        line(out, (f"not answered in time, or without a proof: {', '.join(found.unanswered)}", "dim"))
+        asked = ", ".join(_ASKED.get(name, name) for name in found.unanswered)
+        line(out, (f"not answered in time, or without a proof: {asked}", "dim"))
 
 
 def _others(one: Alternative) -> str:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_PRICES = 12
+NOISE = 1e-9
+"""Part of the objective below which no price is told, for all that there is of a row."""
+
 STYLES = {"optimal": "bold green", "feasible": "bold yellow"}
 
 CHANGES = ("restarts", "migrations")
@@ -64,7 +67,8 @@ def print_result(
         _print_totals(out, result.totals, goal, instance)
     if result.decision is not None:
         if marginal is None:
-            _print_prices(out, result.prices, goal, problem, instance)
+            stated = _above_noise(result, {} if instance is None else capacities(problem, instance))
+            _print_prices(out, stated, goal, problem, instance)
         else:
             print_marginal(out, marginal, goal, () if instance is None else capacities(problem, instance))
         problem.print_decision(out, result.decision, instance)
@@ -210,6 +214,12 @@ def price_rows(stated: Mapping[str, float], goal: Goal, capacities_of: Mapping[s
         )
         for row, price in ordered
     ]
+
+
+def _above_noise(result: Any, known: Mapping[str, float]) -> dict[str, float]:
+    """Prices that mean something for all that there is of a row; less is what solvers' tolerances leave."""
+    least = NOISE * max(1.0, abs(result.objective or 0.0))
+    return {row: p for row, p in result.prices.items() if abs(p) * max(1.0, known.get(row, 1.0)) > least}
 
 
 def _print_prices(

@@ -16,6 +16,7 @@ from wattsched.instances.errors import InputError
 from wattsched.results.problems import Problem
 from wattsched.results.result import Conflict, ConflictMember, Result
 from wattsched.verification.limits import STEP, Limit, eased
+from wattsched.verification.report import TOLERANCE
 
 Values = Mapping[str, float | None]
 
@@ -157,7 +158,9 @@ class _Search:
         while abs(value - hard) > exact and not self.timer.over():
             middle = limit.between(hard, value)
             value, hard = (middle, hard) if keeps(middle) else (value, middle)
-        return value
+        # What the checker tolerates is no part of what is needed.
+        aside = 0.0 if limit.step else TOLERANCE * abs(value)
+        return value - aside if limit.at_least else value + aside
 
 
 def conflict_of(
@@ -201,7 +204,7 @@ def _explained(search: _Search, names: list[str], none: Result, minimal: bool) -
     others, members = search.others(names), list[ConflictMember]()
     alone = search.solved(others)
     if alone.solved or alone.claimed:
-        return None
+        raise CutError
     try:
         for name in names:
             limit, whole = search.limits[name], search.solved({name: None})

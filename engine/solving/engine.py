@@ -54,7 +54,7 @@ _NUMBER, _WHOLE = (float, int, Real), (int, Integral)
 _SHARDS = 2
 # Share of the time that is left for why there is no decision, and a gap at which any decision will do.
 _EXPLAINING, _ANY_GAP = 0.8, 0.9
-_UNTOLD = "limits that contradict each other were not found in time"
+_UNTOLD = "limits that contradict each other were not found"
 # What a call that is to stop may take to end by itself.
 _STOPPING_S = 0.25
 # A small round is done in a part of that but for its solver, which looks at the time, or is watched.

@@ -128,7 +128,7 @@ def _decided(
     program: Program, prices: Mapping[str, MarginalPrice], one_more: Mapping[str, FloatArray], timer: Timer
 ) -> dict[str, MarginalPrice]:
     """Prices with the least and the most that one more improves the optimum of the integer program."""
-    scarce = [name for name, price in prices.items() if price.more > 0.0]
+    scarce = [name for name, price in prices.items() if price.more > 0.0 or price.less > 0.0]
     now = _solved(program, timer, 1 + len(scarce))
     told = dict(prices)
     for left, name in zip(range(len(scarce), 0, -1), scarce, strict=True):

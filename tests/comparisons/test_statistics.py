@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.comparisons.run import Run
+from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import (
     LEAST_GAP,
     MOST_GAP,
@@ -91,17 +91,17 @@ def test_paired_runs_are_told_apart_from_chance_and_the_best_of_all_is_told() ->
     seconds = {
         "quick": lambda k: 1.0 + k,
         "slow": lambda k: 2.0 + 2.0 * k,
-        "either": lambda k: (1.0 + k) * (1.3 if k % 4 < 2 else 0.85),
+        "either": lambda k: (1.0 + k) * (1.3 if k % 2 else 0.85),
     }
     runs = [
-        replace(run_of(solver, f"p{k // 2}", status="optimal", solve_s=time_s(k), total_s=9.0), seed=k % 2)
+        replace(run_of(solver, f"p{k % 6}", status="optimal", solve_s=time_s(k), total_s=9.0), seed=k // 6)
         for solver, time_s in seconds.items()
         for k in range(12)
     ]
     by_solver = {one.solver: one for one in summaries(runs)}
     assert by_solver["quick"].p_of_best is None
     assert by_solver["slow"].p_of_best is not None
-    assert by_solver["slow"].p_of_best < 0.001
+    assert by_solver["slow"].p_of_best < 0.05
     assert by_solver["either"].p_of_best is not None
     assert by_solver["either"].p_of_best > 0.1
     best = virtual_best(runs)
@@ -118,5 +118,5 @@ def test_paired_runs_are_told_apart_from_chance_and_the_best_of_all_is_told() ->
 def test_tables_for_papers_escape_what_they_hold() -> None:
     runs = [run_of("a_b|c&d%", name, status="optimal", solve_s=1.0) for name in ("p", "q")]
     (one,) = summaries(runs)
-    assert r"f a\_b|c\&d\% & 2 of 2" in latex([one])
-    assert "| f a_b\\|c&d% | 2 of 2 |" in markdown([one])
+    assert r"f a\_b|c\&d\% & 2 of 2" in latex([one], Settings())
+    assert "| f a_b\\|c&d% | 2 of 2 |" in markdown([one], Settings())

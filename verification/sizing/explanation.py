@@ -22,7 +22,7 @@ from wattsched.instances.sizing.validity import faults_of
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster, Node, NodeColumns
 from wattsched.topology.column import NONE, Coded
-from wattsched.verification.certificates import proofs_of
+from wattsched.verification.certificates import beyond_proof, proofs_of
 from wattsched.verification.report import TOLERANCE, Report
 from wattsched.verification.report import Proof as Proven
 from wattsched.verification.sizing.checker import check
@@ -305,13 +305,8 @@ class ExplanationChecker:
         """Prove a certificate again, which may claim no better bound than that."""
         proofs = proofs_of(self.rules.prover(round), self.rules.objectives[round.objective], certificate)
         found = next((one for one in proofs.values() if one.faults), proofs["bound"])
-        if found.faults or found.excess > 0 or found.bound is None:
-            return found
-        sign = 1.0 if self.rules.objectives[round.objective] == "min" else -1.0
-        if sign * (certificate["bound"] - (found.bound if found.reach is None else found.reach)) > 0:
-            claims = f"certificate: claims the bound {certificate['bound']:.12g}"
-            return Proven([f"{claims}, its prices prove {found.bound:.12g}"])
-        return found
+        beyond = beyond_proof(proofs, certificate, self.rules.objectives[round.objective])
+        return found if found.faults or beyond is None else Proven([beyond])
 
     def _cost(self, cost: Cost) -> Iterator[str]:
         """Yield the faults of what is said of the round in which the job must run."""
@@ -335,6 +330,8 @@ class ExplanationChecker:
                 yield "bound: is not that of the certificate"
         if cost.weight is not None and not self._goes_first(decision, cost.weight):
             yield f"weight: with {cost.weight:.9g} a decision in which the job waits may be better"
+        elif cost.weight is not None and self._goes_first(decision, cost.weight * (1 - TOLERANCE)):
+            yield f"weight: less than {cost.weight:.9g} is enough, too"
 
     def _goes_first(self, decision: Decision, weight: float) -> bool:
         """True if a decision is, with another weight of the job, as good as all in which it waits.
