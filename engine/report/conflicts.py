@@ -11,6 +11,7 @@ from wattsched.report.wording import BUDGET_ROWS, count, duration, number, quant
 if TYPE_CHECKING:
     from rich.console import Console
 
+_NEARLY = 1e-3
 MOST_MEMBERS = 20
 COUNTED = ("GPUs", "units")
 _CLOSE = 1e-3
@@ -94,7 +95,12 @@ def proof_line(conflict: Mapping[str, Any]) -> str:
     each = ", and each of them is needed" if conflict.get("minimal") and len(members) > 1 else ""
     told = f"{count(len(members), 'limit')} alone {'leave' if len(members) > 1 else 'leaves'} none{each}"
     values = [member for member in members if member.get("needed") is not None]
-    least = sum(member.get("insufficient") is not None for member in values)
-    return (
-        f"{told}; of {least:,} of {count(len(values), 'value')} less is proven not to do" if values else told
-    )
+    least = sum(map(_is_least, values))
+    return f"{told}; {least:,} of {count(len(values), 'value')} proven least" if values else told
+
+
+def _is_least(member: Mapping[str, Any]) -> bool:
+    """True if a value just below the one that is needed is proven to be too little."""
+    short, needed = member.get("insufficient"), member["needed"]
+    step = 1.0 if member.get("unit") == "GPUs" else _NEARLY * abs(needed)
+    return short is not None and abs(needed - short) <= step * (1 + _NEARLY)
