@@ -11,7 +11,6 @@ from wattsched.report.wording import BUDGET_ROWS, count, duration, number, quant
 if TYPE_CHECKING:
     from rich.console import Console
 
-_NEARLY = 1e-3
 MOST_MEMBERS = 20
 COUNTED = ("GPUs", "units")
 _CLOSE = 1e-3
@@ -102,5 +101,5 @@ def proof_line(conflict: Mapping[str, Any]) -> str:
 def _is_least(member: Mapping[str, Any]) -> bool:
     """True if a value just below the one that is needed is proven to be too little."""
     short, needed = member.get("insufficient"), member["needed"]
-    step = 1.0 if member.get("unit") == "GPUs" else _NEARLY * abs(needed)
-    return short is not None and abs(needed - short) <= step * (1 + _NEARLY)
+    step = 1.0 if member.get("unit") == "GPUs" else _CLOSE * abs(needed)
+    return short is not None and abs(needed - short) <= step * (1 + _CLOSE)
