@@ -260,7 +260,7 @@ def capped_jobs(
 def test_check_says_by_itself_how_many_watts_are_missing() -> None:
     """Two jobs may draw 1,300 W for a while in which they need 1,400 W; what a result tells is its own."""
     instance = capped_jobs(2, 24, [1300.0] * 24, least_progress=0.85)
-    result = solve(instance)
+    result = solve(instance, conflict=0.0)
     document = json.loads(answer_text(result))
     document["termination"]["detail"] = "power_w is short by at least 1e+06 W in slot 3"
     verdict = verdict_on(instance, document)
