@@ -60,7 +60,7 @@ def openb_round(cluster: Cluster, sizes: list[int], load: float, seed: int) -> I
 
 
 def greedy_moves(instance: Instance, more: int) -> tuple[int, int]:
-    """How many nodes of 8 GPUs the greedy rule empties, and the moves that it takes."""
+    """Empty nodes of 8 GPUs by the greedy rule; return how many, and the moves that it takes."""
     pool = {name: p for p, one in enumerate(pools_of(instance.cluster)) for name in one.nodes}
     free, jobs = {node.name: node.gpus for node in instance.cluster.nodes}, defaultdict[str, list[int]](list)
     for job in instance.jobs:

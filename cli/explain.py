@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from wattsched.cli.failures import BadInput, refusing
@@ -44,9 +46,9 @@ def command(
     if instance_file == result_file == STANDARD:
         raise BadInput("only one of ROUND and RESULT can be standard input")
     instance = read_instance(instance_file)
-    answer = answer_of(read_document(result_file), instance.problem, shown(result_file))
+    answer: Any = answer_of(read_document(result_file), instance.problem, shown(result_file))
     with refusing(), progress(f"explaining {job}"), stray_output_to_stderr():
-        found = explain(instance, answer, job, time_limit=time_limit)  # type: ignore[arg-type]
+        found = explain(instance, answer, job, time_limit=time_limit)
     if output is not None:
         write(output, answer_text(found))
     if as_json and output != STANDARD:

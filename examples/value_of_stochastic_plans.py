@@ -1,4 +1,4 @@
-"""What a plan gains that knows how the forecast may fail, and what a perfect forecast would gain on top.
+"""Draw what a plan gains that knows how the forecast may fail, and what a perfect one would gain on top.
 
     python value_of_stochastic_plans.py
 

@@ -305,14 +305,14 @@ def _schemas() -> dict[str, Any]:
     models = [(model, "validation") for model in (*REQUESTS, Failure)]
     _, found = models_json_schema(models, ref_template=SCHEMAS + "{model}")
     known: dict[str, Any] = found["$defs"]
-    return _file("Result") | _file("Explanation") | _file("Instance") | known
+    return _file("result") | _file("explanation") | _file("instance") | known
 
 
-def _file(name: str) -> dict[str, Any]:
+def _file(document: Literal["result", "explanation", "instance"]) -> dict[str, Any]:
     """Schema of a file, and of all that is in it, where those of a description are."""
     from wattsched.files.exchange import json_schema
 
-    schema = json_schema(name.lower())  # type: ignore[arg-type]
+    name, schema = document.capitalize(), json_schema(document)
     moved: dict[str, Any] = json.loads(json.dumps(schema).replace("#/$defs/", SCHEMAS))
     parts: dict[str, Any] = moved.pop("$defs")
     return {**parts, name: {key: value for key, value in moved.items() if key not in ("$schema", "$id")}}

@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from highspy import HighsBasisStatus as BasisStatus
 from scipy.sparse import csc_array, csr_array
 
 from wattsched.formulations.program import Program
@@ -93,9 +92,11 @@ class ParametricLp:
 
     def _keep_cheapest(self) -> None:
         """Go on with the columns of little reduced cost; the others are added when they are worth it."""
-        whole, statuses = self._model.program, self._solver.getBasis()
+        whole = self._model.program
         above = np.abs(np.asarray(self._solver.getSolution().col_dual))
-        needed = np.array([status == BasisStatus.kBasic for status in statuses.col_status])
+        needed = np.zeros(whole.n_columns, dtype=bool)
+        basic = self._solver.getBasicVariables()[1]
+        needed[basic[basic >= 0]] = True
         needed |= np.asarray(self._solver.getSolution().col_value) != whole.lower
         needed[self._n_choices :] = True
         most = _KEPT * len(self._upper)

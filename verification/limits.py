@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wattsched.instances.sizing.changes import replaced
+from wattsched.instances.replacing import replaced
 
 STEP = 1e-4
 """Share of a limit below the least value that suffices at which values are shown not to suffice."""

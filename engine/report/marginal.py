@@ -19,7 +19,7 @@ _PIECES = {"buddy": "block", "parts": "part"}
 
 @dataclass(frozen=True)
 class MarginalPrice:
-    """What one more unit of a capacity or budget improves in the linear relaxation, and what one less costs.
+    """Worth of a unit more of a capacity or budget, and cost of one less, in the linear relaxation.
 
     Attributes
     ----------

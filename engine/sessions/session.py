@@ -55,7 +55,6 @@ from wattsched.solving.call import Call
 from wattsched.solving.engine import answered, limits_of, proof_seconds, require_names, seconds_of
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
-from wattsched.topology.column import Coded
 
 
 class Session:
@@ -227,14 +226,14 @@ class Session:
             before, of_others = divided(self._held, touched)
             own = before if given is None else given
             changed = self._with_defaults(names, known, fields, own)
-            others = _pointed(self._jobs, own_tables).take(np.delete(np.arange(len(self._jobs)), known))
+            others = own_tables.pointed(self._jobs).take(np.delete(np.arange(len(self._jobs)), known))
             jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([of_others, own])
             # GPUs that these jobs are said to hold may be those of any other.
             suspects = touched if given is None else touched.union(holding.names)
             comparable_jobs(self._require_sound(self._round, jobs, holding, suspects))
             reported = self.told if given is None and "preemptible" not in fields else self.told | touched
             self._jobs, self._held, self._own_tables, self.told = jobs, holding, own_tables, reported
-            self._forget_tables()
+            self._jobs, self._own_tables = self._own_tables.without_unused(self._jobs)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Take jobs out.
@@ -252,7 +251,7 @@ class Session:
             left = self._jobs.take(np.delete(np.arange(len(self._jobs)), [place[n] for n in names]))
             _, held = divided(self._held, set(names))
             self._jobs, self._held, self.told = left, held, self.told - set(names)
-            self._forget_tables()
+            self._jobs, self._own_tables = self._own_tables.without_unused(self._jobs)
 
     def update(
         self,
@@ -483,28 +482,6 @@ class Session:
                 jobs = (f"job '{names[j]}': options: '{options.at(j)}'" for j in where)
                 raise InputError([f"{job} is no table of the session" for job in jobs])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
-
-    def _forget_tables(self) -> None:
-        """Forget own tables that no job uses; not every time, as that takes as long as there are tables."""
-        if len(self._own_tables.tables) > 2 * len(self._jobs) + 100:
-            options = self._jobs.coded("options")
-            if options.values is not self._own_tables.tables:
-                # Some jobs name tables of the session: others have theirs as models.
-                self._own_tables = KnownTables()
-                return
-            numbers, self._own_tables = self._own_tables.used_by(options.codes)
-            self._jobs = _with_options(self._jobs, Coded(numbers, self._own_tables.tables))
-
-
-def _with_options(jobs: JobColumns, options: Coded) -> JobColumns:
-    return JobColumns({**jobs.columns, "options": options})
-
-
-def _pointed(jobs: JobColumns, own: KnownTables) -> JobColumns:
-    """Jobs, whose options may be numbers of the session's own tables, with these as they have grown."""
-    options = jobs.coded("options")
-    grown = isinstance(options.values, OptionTables) and options.values is not own.tables
-    return _with_options(jobs, Coded(options.codes, own.tables)) if grown else jobs
 
 
 def _sound(instance: Instance) -> Instance:

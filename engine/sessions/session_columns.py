@@ -282,6 +282,23 @@ class KnownTables:
         tables = self.tables.with_more(rows.take(np.array(new, dtype=np.int64)))
         return Coded(np.array(numbers, dtype=np.int64), tables), KnownTables(tables, known)
 
+    def pointed(self, jobs: JobColumns) -> JobColumns:
+        """Jobs, whose options may be numbers of these tables, with the tables as they have grown."""
+        options = jobs.coded("options")
+        grown = isinstance(options.values, OptionTables) and options.values is not self.tables
+        return _with_options(jobs, Coded(options.codes, self.tables)) if grown else jobs
+
+    def without_unused(self, jobs: JobColumns) -> tuple[JobColumns, KnownTables]:
+        """Jobs and the tables that they use; not every time, as that takes as long as there are tables."""
+        if len(self.tables) <= 2 * len(jobs) + 100:
+            return jobs, self
+        options = jobs.coded("options")
+        if options.values is not self.tables:
+            # Some jobs name tables of the session: others have theirs as models.
+            return jobs, KnownTables()
+        numbers, used = self.used_by(options.codes)
+        return _with_options(jobs, Coded(numbers, used.tables)), used
+
     def used_by(self, numbers: IntArray) -> tuple[IntArray, KnownTables]:
         """Return the new numbers of the tables that are used, and those tables without all others."""
         used = np.unique(numbers[numbers != NONE])
@@ -290,6 +307,10 @@ class KnownTables:
         places = place.tolist()
         left = {content: places[n] for content, n in self.number.items() if places[n] != NONE}
         return place[numbers], KnownTables(self.tables.take(used), left)
+
+
+def _with_options(jobs: JobColumns, options: Coded) -> JobColumns:
+    return JobColumns({**jobs.columns, "options": options})
 
 
 def _contents_of(rows: OptionRows, pools: Sequence[str]) -> Iterator[bytes]:

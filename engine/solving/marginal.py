@@ -1,4 +1,4 @@
-"""What one more unit of every capacity and budget brings, what one less costs, and how far that holds."""
+"""Marginal prices: the worth of one more of every capacity and budget, the cost of one less, their range."""
 
 from __future__ import annotations
 

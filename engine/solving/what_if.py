@@ -1,4 +1,4 @@
-"""What a round's decision would be after changes: `what_if`, and `sweep` over the values of one number."""
+"""Decisions of a round after changes: `what_if`, and `sweep` over the values of one number."""
 
 from __future__ import annotations
 
@@ -165,9 +165,9 @@ def sweep(
 
 
 def _round(instance: Instance | str | Path) -> Instance:
-    found, _ = sound_instance(instance)
+    found: Instance = sound_instance(instance)[0]
     require("instance", found, (Instance,), "a round of sizing")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _texts(changes: Mapping[str, Change] | None) -> dict[str, str]:

@@ -29,7 +29,7 @@ class Scenarios:
 
 
 Data = Horizon | Scenarios
-"""What formulations and heuristics of shifting are given."""
+"""Arrays that formulations and heuristics of shifting take."""
 
 
 def data_of(instance: ShiftingInstance) -> Data:

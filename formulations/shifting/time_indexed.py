@@ -146,7 +146,7 @@ class _Part:
 
 
 class _Plan:
-    """What all scenarios do in the decided slots: columns that their runs there are equal to."""
+    """Columns of the decided slots, to which the runs of all scenarios there are equal."""
 
     def __init__(self, data: Scenarios, builder: ProgramBuilder, parts: list[_Part]):
         self._data, self._parts, self._prover = data, parts, ScenarioProver(data.instance)
@@ -178,7 +178,7 @@ class _Plan:
         return Model(program, decode, named_prices=named, counts=lambda: self._counts(program, named))
 
     def _counts(self, program: Program, named: Callable[[FloatArray], dict[str, float]]) -> Counts:
-        """What certificate trees count: runs in a slot, of all rows or one, and ends in it or before."""
+        """Counts that certificate trees split: runs in a slot, of all rows or one, and ends until then."""
         counting, decided = Counting(), self._data.decided
         for part in self._parts:
             for job, ends in zip(part.jobs, part.ends, strict=True):

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from wattsched.instances.errors import InputError, require_known, shown, validated
+from wattsched.instances.replacing import replaced
 from wattsched.instances.sizing.instance import Instance
 from wattsched.reading.inputs import number_in
 from wattsched.reading.units import Numbers, Quantity
 from wattsched.topology.cluster import Node
 from wattsched.topology.pools import pools_of
-
-REMOVED = object()
-"""In place of a value of `replaced`: the entry of a mapping is taken out."""
 
 BUDGETS: dict[str, Quantity | None] = {
     "power_w": "power",
@@ -28,18 +24,6 @@ BUDGETS: dict[str, Quantity | None] = {
 }
 FIELDS: dict[str, Quantity | None] = {**BUDGETS, "carbon_g_per_kwh": "carbon", "price_per_kwh": "money"}
 """Numbers of a round that may be changed, and the quantity whose units are read."""
-
-
-def replaced(node: Any, tree: Any) -> Any:
-    """Return a part of an instance with other values at some paths; entries of lists go by their names."""
-    if not isinstance(tree, dict):
-        return tree
-    if isinstance(node, BaseModel):
-        return node.model_copy(update={name: replaced(getattr(node, name), to) for name, to in tree.items()})
-    if isinstance(node, Mapping):
-        changed = {key: replaced(value, tree[key]) if key in tree else value for key, value in node.items()}
-        return {key: value for key, value in changed.items() if value is not REMOVED}
-    return [replaced(entry, tree[entry.name]) if entry.name in tree else entry for entry in node]
 
 
 def with_nodes(
@@ -56,7 +40,7 @@ def with_nodes(
         if one.name in domains
     }
     cluster = {"nodes": [*instance.cluster.nodes, *added], "power_domains": feeds}
-    return replaced(instance, {"cluster": cluster})  # type: ignore[no-any-return]
+    return replaced(instance, {"cluster": cluster})
 
 
 def changed_number(field: str, value: float | None, text: str, quantity: Quantity | None) -> float | None:
@@ -73,7 +57,9 @@ def changed_number(field: str, value: float | None, text: str, quantity: Quantit
     quantity : str, optional
         Whose units are read; none are without one.
     """
-    sign, told = re.fullmatch(r"\s*([-+=]?)\s*(.*?)\s*", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    bare = text.strip()
+    sign = bare[:1] if bare.startswith(("+", "-", "=")) else ""
+    told = bare.removeprefix(sign).strip()
     if told == "none" and sign in ("", "="):
         return None
     try:
@@ -118,7 +104,7 @@ def changed(
         kept = np.array([j for j, name in enumerate(jobs.names) if name not in gone], dtype=np.int64)
         tree["jobs"] = jobs.take(kept).listed()
         tree["sets"] = [one for one in instance.sets if gone.isdisjoint(one.rates)]
-    found: Instance = replaced(instance, tree)
+    found = replaced(instance, tree)
     for name, text in (gpus or {}).items():
         found = _with_gpus(found, name, text)
     return validated(Instance, found.model_dump(mode="json"))
@@ -159,4 +145,4 @@ def _with_fewer(instance: Instance, nodes: list[Node], gpus: int, field: str) ->
             changes[node.name] = {"unavailable": sorted([*node.unavailable, *out])}
             if len(out) == len(free[node.name]):  # a node without any draws nothing
                 changes[node.name]["base_power_w"] = 0.0
-    return replaced(instance, {"cluster": {"nodes": changes}})  # type: ignore[no-any-return]
+    return replaced(instance, {"cluster": {"nodes": changes}})

@@ -215,5 +215,6 @@ def test_refuses_what_it_cannot_explain() -> None:
         wattsched.explain(instance, wattsched.Decision(jobs=[], waiting=[]), "j0")
     with pytest.raises(ValueError, match="sizing"):
         wattsched.explain(wattsched.generate("sharing", jobs=2), result, "j0")
+    number: Any = 3
     with pytest.raises(TypeError, match="job must be a name"):
-        wattsched.explain(instance, result, 3)  # type: ignore[arg-type]
+        wattsched.explain(instance, result, number)

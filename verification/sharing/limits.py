@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
+from wattsched.instances.replacing import replaced
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.instances.sizing.changes import replaced
 from wattsched.verification.limits import Limit, budgets, demands
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g"}
@@ -36,7 +36,7 @@ def _with_units(instance: SharingInstance, units: float, unit_type: str) -> Shar
     changes: dict[str, object] = {"unit_types": {unit_type: {"count": known.count + more}}}
     if instance.budgets.power_w is not None:
         changes["budgets"] = {"power_w": instance.budgets.power_w + more * known.sleep_power_w}
-    grown: SharingInstance = replaced(instance, changes)
+    grown = replaced(instance, changes)
     return grown
 
 
@@ -45,5 +45,5 @@ def _with_gpus(instance: SharingInstance, gpus: float, pool: str) -> SharingInst
     largest = max((unit.gpus for unit in instance.unit_types if unit.pool == pool), default=0)
     own = next(one.gpus for one in instance.pools if one.name == pool)
     many = own + largest * len(instance.jobs) if math.isinf(gpus) else round(gpus)
-    grown: SharingInstance = replaced(instance, {"pools": {pool: {"gpus": many}}})
+    grown = replaced(instance, {"pools": {pool: {"gpus": many}}})
     return grown

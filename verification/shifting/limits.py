@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from wattsched.instances.replacing import REMOVED
 from wattsched.instances.shifting.forecasts import BySlot, by_slot
 from wattsched.instances.shifting.instance import ShiftingInstance
-from wattsched.instances.sizing.changes import REMOVED
 from wattsched.verification.limits import Limit, budgets, demands
 from wattsched.verification.shifting.checker import standing_of
 

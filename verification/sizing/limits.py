@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from wattsched.instances.sizing.changes import replaced, with_nodes
+from wattsched.instances.replacing import replaced
+from wattsched.instances.sizing.changes import with_nodes
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.instances.units import J_PER_KWH
@@ -110,4 +111,4 @@ def _with_standing(instance: Instance, idle_w: float, domains: tuple[str, ...]) 
         "budgets": {name: stated[name] + more for name, more in uses if stated[name] is not None},
         "cluster": {"power_domains": {name: {"power_cap_w": cap + idle_w} for name, cap in caps.items()}},
     }
-    return replaced(instance, tree)  # type: ignore[no-any-return]
+    return replaced(instance, tree)
