@@ -43,6 +43,9 @@ BUDGETS = ("power_w", "energy_j", "carbon_g")
 EARLIER = 2e-5
 """Part of a deadline by which one may be earlier that is proven to be too early."""
 
+ROUNDING = 1e-9
+"""Part of an objective by which two values differ that are told apart."""
+
 
 class ExplanationChecker:
     """Checks an explanation against its round, which is of its objective, and a valid decision.
@@ -328,22 +331,22 @@ class ExplanationChecker:
             yield from self._prove(round, cost.certificate).faults
             if (cost.certificate or {}).get("bound") != cost.bound:
                 yield "bound: is not that of the certificate"
-        if cost.weight is not None and not self._goes_first(decision, cost.weight):
+        if cost.weight is not None and not self._lead(decision, cost.weight) >= -ROUNDING:
             yield f"weight: with {cost.weight:.9g} a decision in which the job waits may be better"
-        elif cost.weight is not None and self._goes_first(decision, cost.weight * (1 - TOLERANCE)):
+        elif cost.weight is not None and self._lead(decision, cost.weight * (1 - TOLERANCE)) > ROUNDING:
             yield f"weight: less than {cost.weight:.9g} is enough, too"
 
-    def _goes_first(self, decision: Decision, weight: float) -> bool:
-        """True if a decision is, with another weight of the job, as good as all in which it waits.
+    def _lead(self, decision: Decision, weight: float) -> float:
+        """How far a decision is, with another weight of the job, ahead of all in which it waits, relative.
 
-        The bound on these moves by as much as any of them does.
+        The bound on these moves by as much as any of them does. -inf where nothing is known of them.
         """
         if (
             self.bound is None
             or self.instance.objective not in WEIGHT_SCALES
             or self.instance.uncertainty is not None
         ):
-            return False
+            return -math.inf
         weights = self.instance.by_column().numbers("weight").copy()
         weights[self.job] = weight
         jobs = _replaced(self.instance.by_column(), weight=weights)
@@ -351,8 +354,9 @@ class ExplanationChecker:
         known = (self.instance, self.decision), (weighted, self.decision), (weighted, decision)
         before, waits, runs = (check(*one).objective for one in known)
         if before is None or waits is None or runs is None:
-            return False
-        return self.sign * (runs - (self.bound + waits - before)) <= 1e-9 * max(abs(runs), abs(waits))
+            return -math.inf
+        lead = self.sign * (self.bound + waits - before - runs)
+        return lead / max(abs(runs), abs(waits), 1e-300)
 
 
 def _short_s(instance: Instance) -> float:
