@@ -45,7 +45,8 @@ EARLIER = 1e-5
 """Part of a deadline by which one is earlier that is shown to be too early; the checker tolerates less."""
 
 _GAPS = {"forced": 1e-4}
-_EXACT, _SHARE, _ROUNDING = 1e-9, 0.5, 1e-9
+_EXACT, _ROUNDING = 1e-9, 1e-9
+_SHARE, _GLANCE = 0.5, 0.1
 
 
 class Alternatives:
@@ -63,8 +64,9 @@ class Alternatives:
 
     def found(self) -> list[Alternative]:
         """Find changes of each kind, those of what there is before those of what the job asks for."""
-        # Where GPUs are short, watts alone are not enough: what is likely to be short is looked at first.
+        # What is likely to be short is looked at first: GPUs, unless the others leave room if they move.
         short = all(int(needs.min()) > free for _, needs, free in self._rooms())
+        short = short and ((moved := self.solved("watts", share=_GLANCE)) is None or not moved.solved)
         found = (self._of_gpus() or self._of_budgets()) if short else (self._of_budgets() or self._of_gpus())
         if self.timer.over():
             self.unanswered.append("budgets")
@@ -76,14 +78,17 @@ class Alternatives:
             found += [one for one in look() if not any(_covers(other.change, one.change) for other in found)]
         return found
 
-    def solved(self, name: RoundName, change: Change = NOTHING) -> Result | None:
-        """Solve a derived round, once; None for one with a fault, and where there is no time left."""
+    def solved(self, name: RoundName, change: Change = NOTHING, share: float = _SHARE) -> Result | None:
+        """Solve a derived round, once, in a share of the time that is left.
+
+        None for a round with a fault, and where there is no time left.
+        """
         key = name, change.model_dump_json()
         if key not in self._solved:
             round = None if self.timer.over() else self.of.derived(name, change)
             if round is None or ((change.gpus or change.lifted) and faults_of(round)):
                 return None
-            limits = Limits(gap=_GAPS.get(name, _EXACT), time_s=self.timer.share(_SHARE).remaining_s())
+            limits = Limits(gap=_GAPS.get(name, _EXACT), time_s=self.timer.share(share).remaining_s())
             self._solved[key] = answered(Call(round, (None, "auto", None), limits, of_session=True))
         return self._solved[key]
 

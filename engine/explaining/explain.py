@@ -26,10 +26,12 @@ from wattsched.solving.engine import seconds_of, sound_instance, with_objective
 from wattsched.verification.report import Report
 from wattsched.verification.sizing.checker import check
 
-TIME_S = 10.0
+TIME_S = 5.0
 """Time limit in seconds where none is given."""
 
 _LAST_DIGITS = 1e-9
+# Of the time, for what it costs that the job runs although nothing is changed.
+_SHARE_OF_COST = 0.25
 
 
 def explain(
@@ -50,7 +52,7 @@ def explain(
     job : str
         Name of the job.
     time_limit : float, optional
-        Wall-clock seconds; by default 10. What is not found by then is listed as `unanswered`.
+        Wall-clock seconds; by default 5. What is not found by then is listed as `unanswered`.
 
     Raises
     ------
@@ -70,7 +72,7 @@ def explain(
         reason = decided_jobs(round).left_out.get(job, "has no option")
         told = {"state": "never", "reason": reason, "alternatives": search.of_requests()}
     elif not of.outcome[0][of.job]:
-        forced = search.solved("forced", NOTHING)
+        forced = search.solved("forced", NOTHING, _SHARE_OF_COST)
         proof = proof_of("forced", NOTHING, forced)
         told = {"state": "waits", "alternatives": search.found()}
         if forced is not None and forced.solved:
