@@ -56,7 +56,7 @@ class Answer:
         if named is None:
             return None
         if named.named_prices is None:
-            return None if named.prices is None else Priced.proven(self.call, named, named.prices)
+            return Priced.of_model(self.call, named)
         prices = self._prices_of(named)
         if named.lagrangian:
             return Priced.best(self.call, named, prices)

@@ -100,6 +100,16 @@ class Priced:
         named = {name: y for name, y in prices.items() if y != 0.0}
         return cls(call, model, Certificate(prices=named, bound=proof.bound))
 
+    @classmethod
+    def of_model(cls, call: Call, model: Model[Any]) -> Priced | None:
+        """Prices that a formulation has found itself, with the bound that they prove; None without any."""
+        if model.prices is None:
+            return None
+        known = call.certificate
+        if known is not None and known.prices == {name: y for name, y in model.prices.items() if y != 0.0}:
+            return cls(call, model, known)
+        return cls.proven(call, model, model.prices)
+
     def proven_further(self, cost: float, bound: float) -> Certificate | None:
         """Certificate with a tree that proves a claimed bound, or as much of it as the time for that allows.
 

@@ -98,6 +98,8 @@ def decide(call: Call, earlier: Any) -> Result:
         return refuted(call, error)
     if model.cut and model.program.n_columns == 0:
         return call.result_now("the formulation could not be built in time", "time")
+    if call.watched and not call.timer.over() and (priced := Priced.of_model(call, model)) is not None:
+        call.certificate = priced.certificate  # the call may be given up before the solver ends
     found = [_carried(call, model, one) if one.source == EARLIER else one for one in found]
     if model.start is not None and not call.by_heuristic:
         begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))

@@ -162,15 +162,13 @@ def _model(
         job = int(columns.job[column])
         return f"schedule[{horizon.instance.jobs[job].name},{column - start[job]}]"
 
-    def point(decision: ShiftingDecision) -> FloatArray | None:
-        """Return x of a decision, or of `best` where it costs less; None where a schedule is no column."""
-        decisions = [s for s in (best, schedules_of(horizon, decision)) if s is not None]
-        for schedules in sorted(decisions, key=lambda s: float(s.criteria[:, objective].sum())):
-            if (numbers := pool.numbers(schedules)) is not None:
-                x = np.zeros(len(columns))
-                x[numbers] = 1.0
-                return x
-        return None
+    def point(schedules: Schedules | None) -> FloatArray | None:
+        """Return x of a decision; None where a schedule is no column."""
+        if schedules is None or (numbers := pool.numbers(schedules)) is None:
+            return None
+        x = np.zeros(len(columns))
+        x[numbers] = 1.0
+        return x
 
     builder = ProgramBuilder()
     builder.columns(
@@ -183,6 +181,7 @@ def _model(
     return Model(
         builder.program(start, offset=float(horizon.idle_use[objective])),
         decode=lambda x, starts: decision_of(horizon, columns.take(np.flatnonzero(x > 0.5))),
-        encode=point,
+        encode=lambda decision: point(schedules_of(horizon, decision)),
+        start=point(best),
         columns=columns,
     )

@@ -147,3 +147,21 @@ def test_some_columns_of_another_formulation_prove_nothing_either(monkeypatch: p
     instance = generate("uniform", jobs=6, seed=2)
     result = solve(instance, formulation="assignment", solver="highs")
     assert (result.termination.reason, result.termination.limit) == ("no_solution", "time")
+
+
+def test_schedules_bound_and_decide_before_the_solver_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call may be given up while the solver runs: what column generation knows must be there by then."""
+    known = []
+
+    def nothing(call: Any, *_: object) -> Solution:
+        known.append(call.certificate)
+        return Solution(Termination("no_solution", "time"))
+
+    monkeypatch.setattr(steps, "_solved", nothing)
+    instance = generate("shifting", jobs=16, slots=12, seed=1, carbon_fraction=None)
+    result = solve(instance, time_limit=60)
+    assert known[0] is not None
+    assert known[0].bound == result.bound
+    assert result.decided_by == "schedules"
+    assert result.gap is not None
+    assert result.gap < 0.1
