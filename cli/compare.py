@@ -108,14 +108,15 @@ def _plots(comparison: Comparison, folder: Path) -> list[str]:
     """Draw the profiles, where matplotlib is installed and there is anything to draw."""
     if missing("plot") or all(run.status == "skipped" for run in comparison.runs):
         return []
-    from wattsched.plot import gap_profile, performance_profile, save
+    from wattsched.plot import gap_over_time, gap_profile, performance_profile, save
 
-    for name, draw in zip(PLOTS, (performance_profile, gap_profile), strict=True):
-        save(draw(comparison), folder / name)
+    drawn = (performance_profile(comparison), gap_profile(comparison), gap_over_time(comparison))
+    for name, axes in zip(PLOTS, drawn, strict=True):
+        save(axes, folder / name)
     return [*PLOTS]
 
 
-PLOTS = ("time-profile.png", "gap-profile.png")
+PLOTS = ("time-profile.png", "gap-profile.png", "gap-over-time.png")
 BEST = "bold green"
 CLOSE = 1e-9
 NO_GAP = 1e-12

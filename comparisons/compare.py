@@ -9,13 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel
 
 from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of, execute
 from wattsched.comparisons.statistics import Summary, disagreements, summaries, virtual_best
 from wattsched.comparisons.tables import latex, markdown, shown
+from wattsched.comparisons.trajectories import with_primal_integrals
+from wattsched.environment.extras import missing
 from wattsched.environment.version import __version__
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.io import csv_text_cell, write_atomically, write_json
@@ -26,8 +28,13 @@ from wattsched.results.problems import problem
 from wattsched.running.executors import ClusterError, Executor, SerialExecutor
 from wattsched.solving.engine import require_names, sound_instance
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FORMAT = "wattsched-comparison/1"
 RUNS = "runs"
+TRAJECTORY = ["instance", "formulation", "solver", "seed", "time_s", "objective", "bound"]
+NOT_IN_CSV = ("trajectory",)
 Planned = tuple[Case, str, str, Settings]
 """Case, formulation, solver and settings, with their seed, of a run to do."""
 
@@ -84,6 +91,22 @@ class Comparison:
     def virtual_best(self) -> Summary | None:
         """Means of the quickest run of every instance and seed, where there are several to choose from."""
         return virtual_best(self.runs)
+
+    @property
+    def trajectories(self) -> pd.DataFrame:
+        """When each run's own decision or bound became better: a row for every such moment.
+
+        Columns are instance, formulation, solver, seed, time_s (of building and solving), objective and
+        bound, which is nan before there is one.
+        """
+        import pandas as pd
+
+        rows = [
+            (run.instance, run.formulation, run.solver, run.seed, *moment)
+            for run in self.runs
+            for moment in run.trajectory
+        ]
+        return pd.DataFrame(rows, columns=TRAJECTORY).astype({"objective": float, "bound": float})
 
 
 def compare(
@@ -171,7 +194,8 @@ def compare(
         done[number] = run
         tell(number)
     progress(Progress(len(done), len(plan), "", ""))
-    return Comparison(settings, [done[number] for number in range(len(plan))], resumed, repeated)
+    runs = with_primal_integrals([done[number] for number in range(len(plan))])
+    return Comparison(settings, runs, resumed, repeated)
 
 
 def _tasks(
@@ -253,15 +277,29 @@ def _stored(store: Path, asked: dict[str, Any]) -> Run | None:
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
-    """Write all runs as CSV and JSON, and the means for a paper; return the names of the files."""
+    """Write all runs, their trajectories, and the means for a paper; return the names of the files."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "runs.json", document(comparison))
     write_atomically(folder / "runs.csv", csv_text(comparison.runs).encode())
+    trajectories = _write_trajectories(comparison, folder)
     means = shown(comparison.summaries, comparison.virtual_best)
     write_atomically(folder / "means.md", markdown(means, comparison.settings).encode())
     write_atomically(folder / "means.tex", latex(means, comparison.settings).encode())
-    return ["runs.json", "runs.csv", "means.md", "means.tex"]
+    return ["runs.json", "runs.csv", trajectories, "means.md", "means.tex"]
+
+
+def _write_trajectories(comparison: Comparison, folder: Path) -> str:
+    """Write all trajectories as Parquet, or where pyarrow is not installed as CSV; return the file's name."""
+    table = comparison.trajectories
+    name = "trajectories.csv" if missing("parquet") else "trajectories.parquet"
+    if name.endswith(".csv"):
+        texts = table.columns[:3]
+        table[texts] = table[texts].map(csv_text_cell)
+        write_atomically(folder / name, table.to_csv(index=False).encode())
+    else:
+        write_atomically(folder / name, table.to_parquet(engine="pyarrow", index=False))
+    return name
 
 
 def document(comparison: Comparison) -> str:
@@ -287,7 +325,8 @@ def document(comparison: Comparison) -> str:
 def csv_text(runs: Sequence[Run]) -> str:
     """Runs as CSV, empty cells where there is no value."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
+    names = [field.name for field in fields(Run) if field.name not in NOT_IN_CSV]
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for run in runs:
         cells = {**run.as_dict(), "faults": "; ".join(run.faults)}

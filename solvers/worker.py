@@ -128,7 +128,9 @@ class Worker:
         limit: Limit | None = None
         try:
             while self._wait_for_message(timer):
-                message: float | str | tuple[Effort | None, Solution, IntArray, FloatArray] = self._pipe.recv()
+                message: float | str | tuple[Effort | None, Solution, IntArray, FloatArray] = (
+                    self._pipe.recv()
+                )
                 if isinstance(message, float):
                     self._used_s = message
                     continue
@@ -271,7 +273,7 @@ def serve() -> None:
     threading.Thread(target=_take_in, args=(pipe, jobs, sys.argv[2]), daemon=True).start()
 
     def send(solution: Solution, effort: Effort | None = None) -> None:
-        """Send a solution with its point as the places and values that are not zero; the last has an effort."""
+        """Send a solution, its point as places and values that are not zero; the last has an effort."""
         x = np.zeros(0) if solution.x is None else solution.x
         places = np.flatnonzero(x)
         with lock:  # solvers announce from threads of their own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -142,14 +142,19 @@ def solve(
     prove, explain_s = proof_seconds(prove), proof_seconds(conflict, "conflict")
     spread = None if executor is None else partial(_in_shards, executor)
     names = formulation, solver, objective
-    hurried = limits.time_s is not None and limits.time_s < CALM_S
-    with Uncollected() if hurried else nullcontext():
-        call = Call(instance, names, limits, initial_solution, stop, prove, spread, log=log)
+    call = Call(instance, names, limits, initial_solution, stop, prove, spread, log=log)
+    with undisturbed(call.limits):
         result = answered(call)
         if result.termination.reason == "infeasible" and explain_s != 0.0:
             result = explained(call, result, explain_s)
         listed = find_problem(result.problem).listed(result.decision)
         return result if listed is result.decision else result.model_copy(update={"decision": listed})
+
+
+def undisturbed(limits: Limits) -> AbstractContextManager[object]:
+    """Context of a call with these limits: Python's search for cyclic garbage does not stop a short one."""
+    hurried = limits.time_s is not None and limits.time_s < CALM_S
+    return Uncollected() if hurried else nullcontext()
 
 
 def answered(call: Call) -> Result:
