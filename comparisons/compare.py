@@ -7,16 +7,17 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel
 
+from wattsched.comparisons.features import Features, features_of
 from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of, execute
 from wattsched.comparisons.statistics import Summary, disagreements, summaries, virtual_best
 from wattsched.comparisons.tables import latex, markdown, shown
-from wattsched.comparisons.trajectories import with_primal_integrals
+from wattsched.comparisons.trajectories import best_of, with_primal_integrals
 from wattsched.environment.extras import missing
 from wattsched.environment.version import __version__
 from wattsched.instances.errors import require, require_range
@@ -26,6 +27,7 @@ from wattsched.reading.inputs import read_bytes
 from wattsched.results.documents import read_instance
 from wattsched.results.problems import problem
 from wattsched.running.executors import ClusterError, Executor, SerialExecutor
+from wattsched.solvers.solution import relative_gap
 from wattsched.solving.engine import require_names, sound_instance
 
 if TYPE_CHECKING:
@@ -61,12 +63,15 @@ class Comparison:
         Runs that were taken from the folder.
     repeated : dict of str to str
         Files that hold the same instance as an earlier one, which is counted once: file to that one's name.
+    features : list of Features
+        Of every instance under every formulation, where they were asked for.
     """
 
     settings: Settings
     runs: list[Run]
     resumed: int
     repeated: dict[str, str]
+    features: list[Features] = field(default_factory=list)
 
     @property
     def disagreements(self) -> list[str]:
@@ -117,6 +122,7 @@ def compare(
     settings: Settings | None = None,
     seeds: Sequence[int] | None = None,
     folder: str | Path | None = None,
+    features: bool = False,
     executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
@@ -137,6 +143,9 @@ def compare(
     folder : path, optional
         Where finished runs are kept, but for those in which something broke down. Those that are there
         already are not run again; an interrupted comparison loses the runs that it was in.
+    features : bool
+        Also solve the LP relaxation of every instance and formulation, in this process, for
+        `Comparison.features`.
     executor : Executor, optional
         Does the runs (`wattsched.dask_executor`); default: this process, one after the other.
     progress : callable
@@ -195,7 +204,25 @@ def compare(
         tell(number)
     progress(Progress(len(done), len(plan), "", ""))
     runs = with_primal_integrals([done[number] for number in range(len(plan))])
-    return Comparison(settings, runs, resumed, repeated)
+    found = _features(plan, runs) if features else []
+    return Comparison(settings, runs, resumed, repeated, found)
+
+
+def _features(plan: Sequence[Planned], runs: Sequence[Run]) -> list[Features]:
+    """Features of every instance and formulation, once each; one instance is in memory at a time."""
+    best = best_of(runs)
+    found: dict[tuple[str, str], Features] = {}
+    current, instance = None, None
+    for (case, formulation, _, settings), run in zip(plan, runs, strict=True):
+        if (case.label, formulation) in found:
+            continue
+        if case is not current:
+            current, instance = case, case.instance or read_instance(case.file)
+        one, known = features_of(case, instance, formulation, settings), best.get(run.question)
+        if known is not None and one.lp_objective is not None:
+            one = replace(one, lp_gap=relative_gap(known, one.lp_objective))
+        found[case.label, formulation] = one
+    return list(found.values())
 
 
 def _tasks(
@@ -281,12 +308,15 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "runs.json", document(comparison))
-    write_atomically(folder / "runs.csv", csv_text(comparison.runs).encode())
-    trajectories = _write_trajectories(comparison, folder)
+    write_atomically(folder / "runs.csv", csv_text(Run, comparison.runs).encode())
+    tables = [_write_trajectories(comparison, folder)]
+    if comparison.features:
+        tables.append("features.csv")
+        write_atomically(folder / "features.csv", csv_text(Features, comparison.features).encode())
     means = shown(comparison.summaries, comparison.virtual_best)
     write_atomically(folder / "means.md", markdown(means, comparison.settings).encode())
     write_atomically(folder / "means.tex", latex(means, comparison.settings).encode())
-    return ["runs.json", "runs.csv", trajectories, "means.md", "means.tex"]
+    return ["runs.json", "runs.csv", *tables, "means.md", "means.tex"]
 
 
 def _write_trajectories(comparison: Comparison, folder: Path) -> str:
@@ -322,13 +352,14 @@ def document(comparison: Comparison) -> str:
     return "{\n" + ",\n".join([*lines, f' "runs": [\n{runs}\n ]']) + "\n}\n"
 
 
-def csv_text(runs: Sequence[Run]) -> str:
-    """Runs as CSV, empty cells where there is no value."""
+def csv_text(kind: type[Run | Features], found: Sequence[Run | Features]) -> str:
+    """Runs or features as CSV, empty cells where there is no value."""
     text = io.StringIO()
-    names = [field.name for field in fields(Run) if field.name not in NOT_IN_CSV]
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    names = [field.name for field in fields(kind) if field.name not in NOT_IN_CSV]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    for run in runs:
-        cells = {**run.as_dict(), "faults": "; ".join(run.faults)}
+    for one in found:
+        values = {name: getattr(one, name) for name in names}
+        cells = {name: "; ".join(v) if isinstance(v, tuple) else v for name, v in values.items()}
         writer.writerow({k: csv_text_cell(v) if isinstance(v, str) else v for k, v in cells.items()})
     return text.getvalue()

@@ -150,6 +150,11 @@ class Run:
         return f"{self.formulation} {self.solver}"
 
     @property
+    def question(self) -> tuple[str, str]:
+        """Content of the instance and objective: runs with the same ones have the same optimum."""
+        return self.content, self.objective_name
+
+    @property
     def case(self) -> str:
         """Instance and seed in one word."""
         return f"{self.instance} seed {self.seed}"

@@ -242,7 +242,7 @@ def disagreements(runs: Iterable[Run]) -> list[str]:
     """
     together: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        together[run.content, run.objective_name].append(run)
+        together[run.question].append(run)
     return [sentence for group in together.values() for sentence in _within(group)]
 
 

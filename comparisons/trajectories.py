@@ -24,23 +24,26 @@ def with_primal_integrals(runs: Sequence[Run]) -> list[Run]:
 
     They end at the time limit; without one, with the longest run of the instance.
     """
-    together: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    best, longest_s = best_of(runs), defaultdict[tuple[str, str], float](float)
     for run in runs:
-        together[run.content, run.objective_name].append(run)
-    return [_integrated(run, together[run.content, run.objective_name]) for run in runs]
+        longest_s[run.question] = max(longest_s[run.question], ended_s(run))
+    integrated = []
+    for run in runs:
+        known, limit_s = best.get(run.question), run.time_limit_s
+        if known is not None and run.status != "skipped":
+            # A decision that was wrong is none.
+            steps = () if run.faults else run.trajectory
+            until_s = longest_s[run.question] if limit_s is None else limit_s
+            run = replace(run, primal_integral_s=primal_integral(steps, known, until_s))
+        integrated.append(run)
+    return integrated
 
 
-def _integrated(run: Run, together: Sequence[Run]) -> Run:
-    """The run with its primal integral, which it has where it ran and there is a decision; see above."""
-    best = min(
-        (one for one in together if one.checked and one.objective is not None), key=cost_of, default=None
-    )
-    if best is None or best.objective is None or run.status == "skipped":
-        return run
-    until_s = max(map(ended_s, together)) if run.time_limit_s is None else run.time_limit_s
-    # A decision that was wrong is none.
-    steps = () if run.faults else run.trajectory
-    return replace(run, primal_integral_s=primal_integral(steps, best.objective, until_s))
+def best_of(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
+    """Best checked objective by instance and objective, where there is any."""
+    checked = [run for run in runs if run.checked and run.objective is not None]
+    # The best comes last, and stays.
+    return {run.question: run.objective or 0.0 for run in sorted(checked, key=cost_of, reverse=True)}
 
 
 def primal_integral(trajectory: Sequence[Improvement], best: float, until_s: float) -> float:

@@ -285,7 +285,11 @@ def require_names(
 
 
 def model_of(
-    instance: BaseModel | str | Path, *, formulation: str | None = None, objective: str | None = None
+    instance: BaseModel | str | Path,
+    *,
+    formulation: str | None = None,
+    objective: str | None = None,
+    timer: Timer | None = None,
 ) -> Model[Any]:
     """Model that `solve` would hand to a solver, with its program.
 
@@ -293,6 +297,8 @@ def model_of(
     ----------
     instance, formulation, objective
         As for `solve`.
+    timer : Timer, optional
+        Of a formulation that generates columns for as long as it can.
 
     Raises
     ------
@@ -309,7 +315,7 @@ def model_of(
         raise InfeasibleError("; ".join(reasons))
     if problem.family(data, goal) is not None:
         raise ValueError(FAMILY)
-    model = build(data, goal, Timer())
+    model = build(data, goal, timer or Timer())
     return model if model.written_out is None else model.written_out()
 
 
