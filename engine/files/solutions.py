@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from wattsched.formulations.infeasibility import InfeasibleError
-from wattsched.instances.digest import digest_of
 from wattsched.formulations.tolerances import FEASIBILITY
+from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, naming, require, require_known
 from wattsched.reading.inputs import read_text
 from wattsched.results.documents import read_result
@@ -136,8 +136,8 @@ def export_solution(
     Raises
     ------
     ValueError, TypeError, wattsched.InputError
-        As `export_program` and `read_result`; also for a result without a decision, and where the program has
-        no such decision.
+        As `export_program` and `read_result`; also for a result without a decision, for one that is no point
+        of the program, and for a formulation that cannot name points: an algebraic one.
     """
     require_known("form", form, FORMS)
     require("result", result, (Result, str, os.PathLike), "a result or a path")
@@ -150,5 +150,5 @@ def export_solution(
         raise ValueError(f"there is no program: {error.detail}") from None
     program, x = model.listed, model.encode(known.decision)
     if x is None or program.violation(x) > FEASIBILITY:
-        raise ValueError("result: the program has no columns for its decision, or they break its rows")
+        raise ValueError("result: its decision is no point of the program that the formulation can name")
     return write_solution(form, exported(program), x, program.objective(x))
