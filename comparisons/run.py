@@ -38,7 +38,7 @@ def _require_printable(text: str) -> str:
 
 Line = Annotated[str, AfterValidator(_require_printable)]
 
-LIBRARIES = ("highspy", "ortools", "pyomo")
+LIBRARIES = ("highspy", "ortools", "pyomo", "pyscipopt")
 IMPORTED_LATE = ("scipy.sparse", "pyomo.environ")
 """Modules that formulations import while they build: imported first, so that no run is charged for it."""
 

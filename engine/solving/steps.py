@@ -16,7 +16,6 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
 from wattsched.results.result import Result
 from wattsched.solvers.effort import measured
-from wattsched.solvers.registry import PYOMO_PREFIX
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import (
     Limits,
@@ -368,7 +367,7 @@ def _by_solver(
         return run(replace(call.limits, gap=gap))
     limits, grace_s = left.with_grace()
     large = call.exact and program.n_columns > SMALL
-    if isinstance(program, Program) and (large or call.solver.startswith(PYOMO_PREFIX)):
+    if isinstance(program, Program) and (large or solver.through):
         with read_by(call.log), listening(hear if followed else None):
             return call.worker().solve(call.solver, program, limits, start, grace_s)
     late = Solution(Termination("no_solution", "time", "the solver did not stop in time"))
