@@ -164,6 +164,7 @@ def compare(
         "settings": settings,
         "seeds": seeds,
         "folder": folder,
+        "features": features,
         "executor": executor,
         "progress": progress,
     }

@@ -13,6 +13,7 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.tolerances import FEASIBILITY
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, naming, require, require_known
+from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import read_text
 from wattsched.results.documents import read_result
 from wattsched.results.result import Result
@@ -139,8 +140,8 @@ def export_solution(
         As `export_program` and `read_result`; also for a result without a decision, for one that is no point
         of the program, and for a formulation that cannot name points: an algebraic one.
     """
+    require_types(export_solution, locals())
     require_known("form", form, FORMS)
-    require("result", result, (Result, str, os.PathLike), "a result or a path")
     known = result if isinstance(result, Result) else read_result(result)
     sound, problem = sound_instance(instance)
     require("result", known.decision, (problem.decision,), f"one with a decision of {problem.name}")

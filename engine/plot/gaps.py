@@ -84,7 +84,11 @@ def _draw_bands(comparison: Comparison, axes: Axes) -> Axes:
     bands = gap_bands(comparison.runs)
     require_range(bool(bands), "found", "with a run at least that was not skipped", "none")
     ends_s = [band.time_s[[0, -1]] for band in bands.values()]
-    first_s, last_s = 0.8 * np.min(ends_s), 1.25 * np.max(ends_s)
+    # Whole powers of ten, so that these are what the axis names.
+    first_s, last_s = (
+        10.0 ** np.floor(np.log10(np.min(ends_s))),
+        10.0 ** np.ceil(np.log10(1.01 * np.max(ends_s))),
+    )
     known = [
         gaps[np.isfinite(gaps)] for band in bands.values() for gaps in (band.low, band.median, band.high)
     ]

@@ -48,8 +48,8 @@ def test_seconds_on_the_processor_are_those_of_whoever_solves(tmp_path: Path, pl
             if "second" in place:
                 (tmp_path / "first.py").write_text(BUSY.format(seconds=1.5))
                 worker.solve(f"{tmp_path / 'first.py'}:busy", program, Limits())
-            limits = Limits(time_s=5.0) if place == "process" else Limits(time_s=0.3)
+            limits = Limits(time_s=5.0) if place == "process" else Limits(time_s=0.8)
             time.sleep(1.0)  # it imports what it needs meanwhile
             with measured() as effort:
                 worker.solve(name, program, limits, grace_s=0.2)
-    assert 0.3 <= effort.cpu_s < 1.2
+    assert 0.1 <= effort.cpu_s < 1.4
