@@ -83,12 +83,11 @@ def _draw_bands(comparison: Comparison, axes: Axes) -> Axes:
     """Draw the median and the spread of the runs' gaps over time, by formulation and solver."""
     bands = gap_bands(comparison.runs)
     require_range(bool(bands), "found", "with a run at least that was not skipped", "none")
-    ends_s = [band.time_s[[0, -1]] for band in bands.values()]
+    begin_s = min(band.time_s[np.isfinite(band.low)].min(initial=np.inf) for band in bands.values())
+    last_s = max(band.time_s[-1] for band in bands.values())
     # Whole powers of ten, so that these are what the axis names.
-    first_s, last_s = (
-        10.0 ** np.floor(np.log10(np.min(ends_s))),
-        10.0 ** np.ceil(np.log10(1.01 * np.max(ends_s))),
-    )
+    first_s = 10.0 ** math.floor(math.log10(min(begin_s, last_s)))
+    last_s = 10.0 ** math.ceil(math.log10(1.01 * last_s))
     known = [
         gaps[np.isfinite(gaps)] for band in bands.values() for gaps in (band.low, band.median, band.high)
     ]

@@ -121,6 +121,8 @@ def test_gaps_of_a_comparison_are_bands_over_its_runs() -> None:
     top = max(y for x, y in band.get_paths()[0].vertices if x < 4.0)
     assert top == axes.get_ylim()[1]
     assert axes.get_xlabel().endswith("median and 10 to 90 % of 3 runs")
+    nothing = run_of("highs", "p0", status="no_solution", solve_s=3.0)
+    assert plot.gap_over_time(Comparison(Settings(), [nothing], 0, {})).get_xlim() == (1.0, 10.0)
     with pytest.raises(ValueError, match="a run at least that was not skipped"):
         plot.gap_over_time(Comparison(Settings(), runs[-1:], 0, {}))
 
