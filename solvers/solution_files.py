@@ -11,8 +11,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from xml.etree import ElementTree
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -341,69 +341,47 @@ def _broken_rows(table: Exported, x: FloatArray, tolerance: float = PRINTED) -> 
         yield f"row '{name}': is {value:.10g}, and must be {told}"
 
 
-def write_solution(form: str, table: Exported, x: FloatArray, objective: float) -> str:
-    """Text of a point of the program exported as `table`, as a solver, one of `FORMS`, writes it."""
-    values = [*x.tolist(), *[1.0] * (len(table.columns) - len(x))]
-    named = [(column.name, value) for column, value in zip(table.columns, values, strict=True)]
-    activity: list[float] = (table.matrix @ np.array(values)).tolist()
-    rows = [(row.name, value) for row, value in zip(table.rows, activity, strict=True)]
-    return "\n".join([*FORMS[form](named, rows, objective), ""])
+class Form(NamedTuple):
+    """Form in which a solver reads a solution: templates of its parts."""
+
+    head: str
+    column: str
+    end: str = ""
+    row: str = ""
 
 
-Named = Sequence[tuple[str, float]]
-
-
-def _as_highs(columns: Named, rows: Named, objective: float) -> Iterator[str]:
-    yield from (
-        "Model status",
-        "Unknown",
-        "",
-        "# Primal solution values",
-        "Feasible",
-        f"Objective {objective!r}",
-    )
-    for title, some in (("Columns", columns), ("Rows", rows)):
-        yield from (f"# {title} {len(some)}", *(f"{name} {value!r}" for name, value in some))
-    yield from ("", "# Dual solution values", "None", "", "# Basis", "HiGHS_basis_file v2", "None")
-
-
-def _as_scip(columns: Named, rows: Named, objective: float) -> Iterator[str]:
-    yield from ("solution status: unknown", f"objective value: {objective!r}")
-    yield from (f"{name} {value!r}" for name, value in columns if value)
-
-
-def _as_cbc(columns: Named, rows: Named, objective: float) -> Iterator[str]:
-    yield f"Feasible - objective value {objective!r}"
-    yield from (f"{i:7} {name} {value!r} 0" for i, (name, value) in enumerate(columns) if value)
-
-
-def _as_glpk(columns: Named, rows: Named, objective: float) -> Iterator[str]:
-    yield f"s mip {len(rows)} {len(columns)} f {objective!r}"
-    for letter, some in (("i", rows), ("j", columns)):
-        yield from (f"{letter} {number} {value!r}" for number, (_, value) in enumerate(some, start=1))
-    yield "e o f"
-
-
-def _as_gurobi(columns: Named, rows: Named, objective: float) -> Iterator[str]:
-    yield from (f"# Objective value = {objective!r}", *(f"{name} {value!r}" for name, value in columns))
-
-
-def _as_cplex(columns: Named, rows: Named, objective: float) -> Iterator[str]:
-    yield '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>'
-    yield '<CPLEXSolution version="1.2">'
-    yield f' <header problemName="wattsched" objectiveValue="{objective!r}" solutionStatusString="unknown"/>'
-    yield " <variables>"
-    for index, (name, value) in enumerate(columns):
-        yield f'  <variable name={quoteattr(name)} index="{index}" value="{value!r}"/>'
-    yield from (" </variables>", "</CPLEXSolution>")
-
-
-FORMS: dict[str, Callable[[Named, Named, float], Iterator[str]]] = {
-    "highs": _as_highs,
-    "scip": _as_scip,
-    "cbc": _as_cbc,
-    "glpk": _as_glpk,
-    "gurobi": _as_gurobi,
-    "cplex": _as_cplex,
+FORMS = {
+    "highs": Form(
+        "Model status\nUnknown\n\n# Primal solution values\nFeasible\n"
+        "Objective {cost!r}\n# Columns {columns}\n",
+        "{name} {value!r}\n",
+        "# Rows 0\n\n# Dual solution values\nNone\n\n# Basis\nHiGHS_basis_file v2\nNone\n",
+    ),
+    "scip": Form("solution status: unknown\nobjective value: {cost!r}\n", "{name} {value!r}\n"),
+    "cbc": Form("Feasible - objective value {cost!r}\n", "{number} {name} {value!r} 0\n"),
+    "glpk": Form(
+        "s mip {rows} {columns} f {cost!r}\n", "j {number} {value!r}\n", "e o f\n", "i {number} {value!r}\n"
+    ),
+    "gurobi": Form("# Objective value = {cost!r}\n", "{name} {value!r}\n"),
+    "cplex": Form(
+        '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n<CPLEXSolution version="1.2">\n'
+        ' <header problemName="wattsched" objectiveValue="{cost!r}" solutionStatusString="unknown"/>\n'
+        " <variables>\n",
+        '  <variable name="{name}" value="{value!r}"/>\n',
+        " </variables>\n</CPLEXSolution>\n",
+    ),
 }
 """Forms that are written; all are read."""
+
+
+def write_solution(form: str, table: Exported, x: FloatArray, cost: float) -> str:
+    """Text of a point of the program exported as `table`, in one of `FORMS`."""
+    head, column, end, row = FORMS[form]
+    values = np.append(x, np.ones(len(table.columns) - len(x)))
+    activity: FloatArray = np.asarray(table.matrix @ values)
+    parts = [head.format(cost=cost, rows=len(table.rows), columns=len(table.columns))]
+    parts += [row.format(number=i, value=value) for i, value in enumerate(activity.tolist(), start=1)]
+    named = enumerate(zip(table.columns, values.tolist(), strict=True), start=1)
+    # Names are letters, digits and underscores.
+    parts += [column.format(number=i, name=one.name, value=value) for i, (one, value) in named]
+    return "".join([*parts, end])
