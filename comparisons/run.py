@@ -19,6 +19,7 @@ from wattsched.formulations.external import source_of
 from wattsched.report.wording import printable
 from wattsched.results.problems import problem
 from wattsched.results.result import SolverAnswer
+from wattsched.solvers.effort import Effort
 from wattsched.solvers.solution import UNBOUNDED, Limit
 from wattsched.solving.trajectory import Improvement, Trajectory
 
@@ -303,9 +304,10 @@ def _story(trajectory: Trajectory, own: SolverAnswer, sense: str, ended_s: float
     told = [(time_s, stated(cost), stated(bound)) for time_s, cost, bound in trajectory.improvements]
     if (own.objective, own.bound) != (told[-1][1:] if told else (None, None)):
         told.append((max(ended_s, told[-1][0] if told else 0.0), own.objective, own.bound))
+    effort = trajectory.effort or Effort()
     return {
-        "cpu_s": trajectory.effort.cpu_s,
-        "nodes": trajectory.effort.nodes,
+        "cpu_s": None if trajectory.effort is None else effort.cpu_s,
+        "nodes": effort.nodes,
         "root_bound": stated(trajectory.root_bound),
         "trajectory": tuple(told),
     }

@@ -285,7 +285,9 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
 
     `heuristic_late` leaves time for a safety net that comes after it.
     """
-    with call.timer.phase("solve"):
+    with call.timer.phase("solve"), measured() as effort:
+        if call.trajectory is not None:
+            call.trajectory.effort = effort
         if call.by_heuristic:
             from wattsched.solvers.dual import dual_prices
 
@@ -307,24 +309,15 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
             def record(found: Solution) -> None:
                 if call.trajectory is not None:
                     lowered = replace(found, bound=found.bound - allowed)
-                    call.trajectory.hear(_at_s(call), lowered, model.outside)
+                    call.trajectory.hear(call.timer.seconds(), lowered, model.outside)
 
-            with measured() as effort:
-                solution = _by_solver(call, model.program, start, share, close * call.limits.gap, record)
+            solution = _by_solver(call, model.program, start, share, close * call.limits.gap, record)
             record(solution)
-            if call.trajectory is not None:
-                call.trajectory.effort = effort
             solution = replace(solution, bound=solution.bound - allowed)
         except (MemoryError, OSError, RuntimeError, ImportError) as error:
             return Solution(Termination("no_solution", detail=lacking(error)))
     call.bound = max(call.bound, min(solution.bound, model.outside))
     return solution
-
-
-def _at_s(call: Call) -> float:
-    """Seconds of building and of solving so far."""
-    taken_s = call.timer.seconds()
-    return taken_s.get("build", 0.0) + taken_s["solve"]
 
 
 def _by_solver(
@@ -333,7 +326,7 @@ def _by_solver(
     start: Start,
     share: float,
     gap: float,
-    record: Listener | None = None,
+    record: Listener = lambda found: None,
 ) -> Solution:
     """Run the solver to a gap, or until its `share` of the time that is left is over; `record` hears it.
 
@@ -350,8 +343,7 @@ def _by_solver(
 
     def hear(found: Solution) -> None:
         call.hear(found)
-        if record is not None:
-            record(found)
+        record(found)
 
     def keep(found: Solution) -> None:
         announced.append(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wattsched.solvers.effort import Effort
@@ -25,16 +26,17 @@ class Trajectory:
         Seconds of building the program and solving it, cost, and lower bound.
     root_bound : float, optional
         Best bound before the solver branched; None where it did not say so.
-    effort : Effort
-        Once the solver has ended.
+    effort : Effort, optional
+        Of the solver, once it has ended; None where it was not needed.
     """
 
     improvements: list[Improvement] = field(default_factory=list)
     root_bound: float | None = None
-    effort: Effort = field(default_factory=Effort)
+    effort: Effort | None = None
 
-    def hear(self, time_s: float, found: Solution, most: float) -> None:
-        """Take what a solver announces; `most` is the highest bound that it can prove."""
+    def hear(self, phase_s: Mapping[str, float], found: Solution, most: float) -> None:
+        """Take what a solver announces after these seconds; `most` is the highest bound that it can prove."""
+        time_s = phase_s.get("build", 0.0) + phase_s["solve"]
         bound = min(found.bound, most)
         _, best, proven = self.improvements[-1] if self.improvements else (0.0, None, None)
         lower = found.objective is not None and (best is None or found.objective < best - _LEAST * abs(best))
