@@ -55,8 +55,10 @@ def command(
     from wattsched.instances.errors import sourced
     from wattsched.solving.engine import require_names
 
-    if topology and solution is not None:
+    if topology:
         refuse_given(("solution",), "does not go with --topology")
+    if solution is None:
+        refuse_given(("style",), "needs --solution")
     kind, endings = ("a topology", TOPOLOGIES) if topology else ("a program", PROGRAMS)
     kind, endings = (kind, endings) if solution is None else ("a solution", SOLUTIONS)
     if output == STANDARD or not output.endswith(endings):
