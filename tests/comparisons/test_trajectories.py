@@ -72,7 +72,7 @@ def test_integrals_are_relative_to_the_best_of_all_and_end_at_the_limit_or_the_l
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
     instances = [generate("hetero", jobs=20, racks=2, seed=1), generate("sia-like", jobs=8, seed=2)]
-    solvers = ["highs", "price", "cpsat", "greedy", "pyomo:cbc"]
+    solvers = ["highs", "price", "cpsat", "greedy", "pyomo:highs"]
     return compare(instances, solvers=solvers, settings=Settings(time_limit_s=None, gap=0.0))
 
 
@@ -93,7 +93,7 @@ def test_trajectories_get_better_and_end_with_the_answer(comparison):
     by_solver = {run.solver: run for run in comparison.runs if run.sense == "min"}
     assert by_solver["highs"].root_bound is not None
     assert by_solver["highs"].nodes >= 0
-    assert by_solver["pyomo:cbc"].nodes is None
+    assert by_solver["pyomo:highs"].nodes is None
     assert comparison.summaries[0].primal_integral_s >= 0.0
 
 
