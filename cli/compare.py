@@ -24,6 +24,7 @@ from wattsched.cli.parameters import (
     Listed,
     limit_options,
     names_of_problems,
+    refuse_given,
     seeds_option,
 )
 from wattsched.comparisons.tables import NOTE, TITLES, cells, label_of, shown
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 @name_option("objective", "Instead of the instances' objectives.")
 @limit_options
 @seeds_option(None, "Do every run with each of these seeds, in place of --seed.")
+@click.option("--features", is_flag=True, help="Also write features.csv: sizes and LP relaxations.")
 @dask_option("the runs")
 @folder_option("Folder for runs.csv, runs.json and the plots.")
 @report_option("the runs")
@@ -61,6 +63,7 @@ def command(
     objective: str | None,
     limits: Limits,
     seeds: list[int] | None,
+    features: bool,
     dask: str | None,
     output: str | None,
     report: str | None,
@@ -75,6 +78,8 @@ def command(
     from wattsched.comparisons.compare import compare, document, write_report
     from wattsched.comparisons.run import Settings
 
+    if output is None:
+        refuse_given(("features",), "needs -o, the folder of its table")
     limit_s = None if math.isinf(limits.time_limit) else limits.time_limit
     settings = Settings(objective, limits.gap, limit_s, limits.threads, limits.seed)
     with counting() as show, stray_output_to_stderr(), spread(dask) as executor, refusing():
@@ -85,6 +90,7 @@ def command(
             settings=settings,
             seeds=seeds,
             folder=output,
+            features=features,
             executor=executor,
             progress=lambda at: show(f"{at.case}: {at.pair}" if at.case else "", at.done, at.total),
         )
@@ -108,14 +114,15 @@ def _plots(comparison: Comparison, folder: Path) -> list[str]:
     """Draw the profiles, where matplotlib is installed and there is anything to draw."""
     if missing("plot") or all(run.status == "skipped" for run in comparison.runs):
         return []
-    from wattsched.plot import gap_profile, performance_profile, save
+    from wattsched.plot import gap_over_time, gap_profile, performance_profile, save
 
-    for name, draw in zip(PLOTS, (performance_profile, gap_profile), strict=True):
-        save(draw(comparison), folder / name)
+    drawn = (performance_profile(comparison), gap_profile(comparison), gap_over_time(comparison))
+    for name, axes in zip(PLOTS, drawn, strict=True):
+        save(axes, folder / name)
     return [*PLOTS]
 
 
-PLOTS = ("time-profile.png", "gap-profile.png")
+PLOTS = ("time-profile.png", "gap-profile.png", "gap-over-time.png")
 BEST = "bold green"
 CLOSE = 1e-9
 NO_GAP = 1e-12

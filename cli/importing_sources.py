@@ -198,8 +198,8 @@ def solution(
 ) -> int:
     """Import what another solver has found for the program of INSTANCE that 'export' wrote.
 
-    FILE is a solution as HiGHS (raw), SCIP, CBC, GLPK (of -w or -o) or Gurobi write it. Its decision is
-    placed and checked, and proven as far as row prices do. Exit code 1 if it breaks rows, which are named
+    FILE is a solution as HiGHS, SCIP, CBC, GLPK (of -w or -o), Gurobi or CPLEX (XML) write it. Its decision
+    is placed and checked, and proven as far as row prices do. Exit code 1 if it breaks rows, which are named
     as in the exported file, or the check fails.
     """
     from wattsched.files.solutions import RefusedSolutionError, import_solution

@@ -7,15 +7,18 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel
 
+from wattsched.comparisons.features import Features, features_of
 from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of, execute
 from wattsched.comparisons.statistics import Summary, disagreements, summaries, virtual_best
 from wattsched.comparisons.tables import latex, markdown, shown
+from wattsched.comparisons.trajectories import best_of, with_primal_integrals
+from wattsched.environment.extras import missing
 from wattsched.environment.version import __version__
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.io import csv_text_cell, write_atomically, write_json
@@ -24,10 +27,16 @@ from wattsched.reading.inputs import read_bytes
 from wattsched.results.documents import read_instance
 from wattsched.results.problems import problem
 from wattsched.running.executors import ClusterError, Executor, SerialExecutor
+from wattsched.solvers.solution import relative_gap
 from wattsched.solving.engine import require_names, sound_instance
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = "wattsched-comparison/1"
 RUNS = "runs"
+TRAJECTORY = ["instance", "formulation", "solver", "seed", "time_s", "objective", "bound"]
+NOT_IN_CSV = ("trajectory",)
 Planned = tuple[Case, str, str, Settings]
 """Case, formulation, solver and settings, with their seed, of a run to do."""
 
@@ -54,12 +63,15 @@ class Comparison:
         Runs that were taken from the folder.
     repeated : dict of str to str
         Files that hold the same instance as an earlier one, which is counted once: file to that one's name.
+    features : list of Features
+        Of every instance under every formulation, where they were asked for.
     """
 
     settings: Settings
     runs: list[Run]
     resumed: int
     repeated: dict[str, str]
+    features: list[Features] = field(default_factory=list)
 
     @property
     def disagreements(self) -> list[str]:
@@ -85,6 +97,22 @@ class Comparison:
         """Means of the quickest run of every instance and seed, where there are several to choose from."""
         return virtual_best(self.runs)
 
+    @property
+    def trajectories(self) -> pd.DataFrame:
+        """When each run's own decision or bound became better: a row for every such moment.
+
+        Columns are instance, formulation, solver, seed, time_s (of building and solving), objective and
+        bound, which is nan before there is one.
+        """
+        import pandas as pd
+
+        rows = [
+            (run.instance, run.formulation, run.solver, run.seed, *moment)
+            for run in self.runs
+            for moment in run.trajectory
+        ]
+        return pd.DataFrame(rows, columns=TRAJECTORY).astype({"objective": float, "bound": float})
+
 
 def compare(
     instances: Sequence[BaseModel | str | Path] | BaseModel | str | Path,
@@ -94,6 +122,7 @@ def compare(
     settings: Settings | None = None,
     seeds: Sequence[int] | None = None,
     folder: str | Path | None = None,
+    features: bool = False,
     executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
@@ -114,6 +143,9 @@ def compare(
     folder : path, optional
         Where finished runs are kept, but for those in which something broke down. Those that are there
         already are not run again; an interrupted comparison loses the runs that it was in.
+    features : bool
+        Also solve the LP relaxation of every instance and formulation, in this process, for
+        `Comparison.features`.
     executor : Executor, optional
         Does the runs (`wattsched.dask_executor`); default: this process, one after the other.
     progress : callable
@@ -132,6 +164,7 @@ def compare(
         "settings": settings,
         "seeds": seeds,
         "folder": folder,
+        "features": features,
         "executor": executor,
         "progress": progress,
     }
@@ -171,7 +204,26 @@ def compare(
         done[number] = run
         tell(number)
     progress(Progress(len(done), len(plan), "", ""))
-    return Comparison(settings, [done[number] for number in range(len(plan))], resumed, repeated)
+    runs = with_primal_integrals([done[number] for number in range(len(plan))])
+    found = _features(plan, runs) if features else []
+    return Comparison(settings, runs, resumed, repeated, found)
+
+
+def _features(plan: Sequence[Planned], runs: Sequence[Run]) -> list[Features]:
+    """Features of every instance and formulation, once each; one instance is in memory at a time."""
+    best = best_of(runs)
+    found: dict[tuple[str, str], Features] = {}
+    current, instance = None, None
+    for (case, formulation, _, settings), run in zip(plan, runs, strict=True):
+        if (case.label, formulation) in found:
+            continue
+        if case is not current:
+            current, instance = case, case.instance or read_instance(case.file)
+        one, known = features_of(case, instance, formulation, settings), best.get(run.question)
+        if known is not None and one.lp_objective is not None:
+            one = replace(one, lp_gap=relative_gap(known, one.lp_objective))
+        found[case.label, formulation] = one
+    return list(found.values())
 
 
 def _tasks(
@@ -253,15 +305,32 @@ def _stored(store: Path, asked: dict[str, Any]) -> Run | None:
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
-    """Write all runs as CSV and JSON, and the means for a paper; return the names of the files."""
+    """Write all runs, their trajectories, and the means for a paper; return the names of the files."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "runs.json", document(comparison))
-    write_atomically(folder / "runs.csv", csv_text(comparison.runs).encode())
+    write_atomically(folder / "runs.csv", csv_text(Run, comparison.runs).encode())
+    tables = [_write_trajectories(comparison, folder)]
+    if comparison.features:
+        tables.append("features.csv")
+        write_atomically(folder / "features.csv", csv_text(Features, comparison.features).encode())
     means = shown(comparison.summaries, comparison.virtual_best)
     write_atomically(folder / "means.md", markdown(means, comparison.settings).encode())
     write_atomically(folder / "means.tex", latex(means, comparison.settings).encode())
-    return ["runs.json", "runs.csv", "means.md", "means.tex"]
+    return ["runs.json", "runs.csv", *tables, "means.md", "means.tex"]
+
+
+def _write_trajectories(comparison: Comparison, folder: Path) -> str:
+    """Write all trajectories as Parquet, or where pyarrow is not installed as CSV; return the file's name."""
+    table = comparison.trajectories
+    name = "trajectories.csv" if missing("parquet") else "trajectories.parquet"
+    if name.endswith(".csv"):
+        texts = table.columns[:3]
+        table[texts] = table[texts].map(csv_text_cell)
+        write_atomically(folder / name, table.to_csv(index=False).encode())
+    else:
+        write_atomically(folder / name, table.to_parquet(engine="pyarrow", index=False))
+    return name
 
 
 def document(comparison: Comparison) -> str:
@@ -284,12 +353,14 @@ def document(comparison: Comparison) -> str:
     return "{\n" + ",\n".join([*lines, f' "runs": [\n{runs}\n ]']) + "\n}\n"
 
 
-def csv_text(runs: Sequence[Run]) -> str:
-    """Runs as CSV, empty cells where there is no value."""
+def csv_text(kind: type[Run | Features], found: Sequence[Run | Features]) -> str:
+    """Runs or features as CSV, empty cells where there is no value."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
+    names = [field.name for field in fields(kind) if field.name not in NOT_IN_CSV]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    for run in runs:
-        cells = {**run.as_dict(), "faults": "; ".join(run.faults)}
+    for one in found:
+        values = {name: getattr(one, name) for name in names}
+        cells = {name: "; ".join(v) if isinstance(v, tuple) else v for name, v in values.items()}
         writer.writerow({k: csv_text_cell(v) if isinstance(v, str) else v for k, v in cells.items()})
     return text.getvalue()

@@ -19,7 +19,9 @@ from wattsched.formulations.external import source_of
 from wattsched.report.wording import printable
 from wattsched.results.problems import problem
 from wattsched.results.result import SolverAnswer
+from wattsched.solvers.effort import Effort
 from wattsched.solvers.solution import UNBOUNDED, Limit
+from wattsched.solving.trajectory import Improvement, Trajectory
 
 if TYPE_CHECKING:
     from wattsched.results.result import Result
@@ -37,7 +39,7 @@ def _require_printable(text: str) -> str:
 
 Line = Annotated[str, AfterValidator(_require_printable)]
 
-LIBRARIES = ("highspy", "ortools", "pyomo")
+LIBRARIES = ("highspy", "ortools", "pyomo", "pyscipopt")
 IMPORTED_LATE = ("scipy.sparse", "pyomo.environ")
 """Modules that formulations import while they build: imported first, so that no run is charged for it."""
 
@@ -89,6 +91,17 @@ class Run:
         What was wrong with the answer.
     build_s, solve_s, total_s : float
         Building the program, the solver, everything.
+    cpu_s : float, optional
+        Processor seconds of the solver, of all its threads and processes.
+    nodes : int, optional
+        Nodes that the solver branched into (branches of CP-SAT); None where it does not count them.
+    root_bound : float, optional
+        Best bound before it branched; None where it does not say so.
+    trajectory : tuple of (float, float or None, float or None)
+        Seconds of building and solving after which the solver's own decision or bound became better, with
+        the objective and the bound from then on.
+    primal_integral_s : float, optional
+        See `comparisons.trajectories.primal_integral`; of runs in a comparison.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -125,12 +138,22 @@ class Run:
     columns: AtLeastZero[int] | None = None
     rows: AtLeastZero[int] | None = None
     nonzeros: AtLeastZero[int] | None = None
+    cpu_s: AtLeastZero[float] | None = None
+    nodes: AtLeastZero[int] | None = None
+    root_bound: float | None = None
+    primal_integral_s: AtLeastZero[float] | None = None
+    trajectory: tuple[Improvement, ...] = ()
     faults: tuple[Line, ...] = ()
 
     @property
     def pair(self) -> str:
         """Formulation and solver in one word."""
         return f"{self.formulation} {self.solver}"
+
+    @property
+    def question(self) -> tuple[str, str]:
+        """Content of the instance and objective: runs with the same ones have the same optimum."""
+        return self.content, self.objective_name
 
     @property
     def case(self) -> str:
@@ -143,8 +166,8 @@ class Run:
         return self.solver_status in ("optimal", "infeasible") and not self.faults
 
     def as_dict(self) -> dict[str, Any]:
-        """Fields as plain values, for JSON and CSV."""
-        return asdict(self) | {"faults": list(self.faults)}
+        """Fields as plain values, for JSON."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, text: bytes) -> Run:
@@ -199,15 +222,17 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
     """Solve once; a solver or a user's formulation that fails is an outcome too."""
     from wattsched.formulations.model import UnsuitableError
     from wattsched.instances.errors import InputError
-    from wattsched.solving.engine import solve
+    from wattsched.solving.call import Call
+    from wattsched.solving.engine import answered, limits_of, undisturbed
 
     asked = asked_of(case, formulation, solver, settings)
-    options = {name: asked[name] for name in ("formulation", "solver", "threads", "seed")}
-    options |= {"gap": settings.gap, "time_limit": settings.time_limit_s, "conflict": 0.0}
+    names, trajectory = (formulation, solver, settings.objective), Trajectory()
     for module in IMPORTED_LATE:
         import_module(module)
     try:
-        result = solve(instance, objective=settings.objective, **options)
+        limits = limits_of(settings.gap, settings.time_limit_s, settings.threads, settings.seed)
+        with undisturbed(limits):
+            result = answered(Call(instance, names, limits, trajectory=trajectory))
     # One failure must not end the comparison of the others.
     except InputError as error:  # in a user's formulation, or the instance is too odd to be solved
         return _without_answer(asked, "error", "; ".join(error.faults))
@@ -215,7 +240,7 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
         return _without_answer(asked, "skipped", str(error))
     except Exception as error:
         return _without_answer(asked, "error", f"{type(error).__name__}: {error}")
-    return _outcome(result, asked)
+    return _outcome(result, asked, trajectory)
 
 
 def asked_of(case: Case, formulation: str, solver: str, settings: Settings) -> dict[str, Any]:
@@ -242,8 +267,8 @@ def _without_answer(asked: dict[str, Any], status: Status, detail: str) -> Run:
     return Run(**asked, status=status, solver_status=status, detail=printable(detail))
 
 
-def _outcome(result: Result, asked: dict[str, Any]) -> Run:
-    """Run of what was asked, with what `solve` has answered."""
+def _outcome(result: Result, asked: dict[str, Any], trajectory: Trajectory) -> Run:
+    """Run of what was asked, with what `solve` has answered, and the solver's way there."""
     own, ended = result.solver_answer, result.termination
     if own is not None and own.reason == "error" and not result.faults:
         # A solver may be unable to take a program; one that has no optimum is wrong.
@@ -265,4 +290,24 @@ def _outcome(result: Result, asked: dict[str, Any]) -> Run:
         **{f"{part}_s": result.time_s.get(part) for part in ("build", "solve", "total")},
         "faults": tuple(map(printable, result.faults)),
     }
-    return Run(**asked, **known, **size)
+    ended_s = (known["build_s"] or 0.0) + (known["solve_s"] or 0.0)
+    return Run(**asked, **known, **size, **_story(trajectory, own, asked["sense"], ended_s))
+
+
+def _story(trajectory: Trajectory, own: SolverAnswer, sense: str, ended_s: float) -> dict[str, Any]:
+    """Fields on a solver's way to its answer, in the objective's own sense; the answer itself comes last."""
+    sign = -1.0 if sense == "max" else 1.0
+
+    def stated(cost: float | None) -> float | None:
+        return None if cost is None else sign * cost
+
+    told = [(time_s, stated(cost), stated(bound)) for time_s, cost, bound in trajectory.improvements]
+    if (own.objective, own.bound) != (told[-1][1:] if told else (None, None)):
+        told.append((max(ended_s, told[-1][0] if told else 0.0), own.objective, own.bound))
+    effort = trajectory.effort or Effort()
+    return {
+        "cpu_s": None if trajectory.effort is None else effort.cpu_s,
+        "nodes": effort.nodes,
+        "root_bound": stated(trajectory.root_bound),
+        "trajectory": tuple(told),
+    }

@@ -40,6 +40,8 @@ class Summary:
     build_s, solve_s, total_s : float
         Shifted geometric means over the runs that were not skipped: for the program, for the solver, and for
         the whole call. Those that are not solved count with the time limit, or their time if that is longer.
+    primal_integral_s : float
+        Shifted geometric mean of `primal_integral` over the runs that have one; nan without any.
     solve_interval_s : pair of float, optional
         95 % interval of `solve_s` over other instances like these, by bootstrap of instances; None for fewer
         than two.
@@ -57,6 +59,7 @@ class Summary:
     build_s: float
     solve_s: float
     total_s: float
+    primal_integral_s: float = float("nan")
     solve_interval_s: tuple[float, float] | None = None
     p_of_best: float | None = None
 
@@ -157,6 +160,9 @@ def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
         build_s=shifted_geometric_mean(run.build_s or 0.0 for run in tried),
         solve_s=shifted_geometric_mean(_charged(run, run.solve_s) for run in tried),
         total_s=shifted_geometric_mean(_charged(run, run.total_s) for run in tried),
+        primal_integral_s=shifted_geometric_mean(
+            run.primal_integral_s for run in tried if run.primal_integral_s is not None
+        ),
         solve_interval_s=_interval(tried),
     )
 
@@ -167,6 +173,11 @@ def _charged(run: Run, seconds: float | None) -> float:
     return spent if run.solved else max(spent, run.time_limit_s or 0.0)
 
 
+def ended_s(run: Run) -> float:
+    """Seconds of building and solving."""
+    return (run.build_s or 0.0) + (run.solve_s or 0.0)
+
+
 def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
     """Seconds to build and solve by formulation and solver, then instance and seed; infinite if not solved.
 
@@ -174,7 +185,7 @@ def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
     """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
-        seconds = max(LEAST_TIME_S, (run.build_s or 0.0) + (run.solve_s or 0.0))
+        seconds = max(LEAST_TIME_S, ended_s(run))
         found[run.pair][run.case] = seconds if run.solved else np.inf
     return dict(found)
 
@@ -231,7 +242,7 @@ def disagreements(runs: Iterable[Run]) -> list[str]:
     """
     together: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        together[run.content, run.objective_name].append(run)
+        together[run.question].append(run)
     return [sentence for group in together.values() for sentence in _within(group)]
 
 
@@ -266,7 +277,7 @@ def _within(runs: Sequence[Run]) -> list[str]:
         f"{run.instance}: {run.pair} {_OTHER_COSTS.format(run.solver_gap)}" for run in runs if _misprices(run)
     ]
     checked = [run for run in runs if run.objective is not None and run.checked]
-    best = min(checked, key=_cost, default=None)
+    best = min(checked, key=cost_of, default=None)
     if best is None:
         return found
     for run in runs:
@@ -284,17 +295,18 @@ def _contradiction(run: Run, best: Run) -> str:
     if "infeasible" in (run.solver_status, run.status):
         return "proved that there is no decision"
     for bound in (run.solver_bound, run.bound):
-        if bound is not None and _signed(run, bound) > _cost(best) + slack:
+        if bound is not None and _signed(run, bound) > cost_of(best) + slack:
             return f"has the bound {bound:.10g}"
     for status, objective in ((run.solver_status, run.solver_objective), (run.status, run.objective)):
         if status != "optimal" or objective is None:
             continue
-        if _signed(run, objective) - run.gap_asked * abs(objective) > _cost(best) + slack:
+        if _signed(run, objective) - run.gap_asked * abs(objective) > cost_of(best) + slack:
             return f"calls {objective:.10g} optimal to a gap of {run.gap_asked:g}"
     return ""
 
 
-def _cost(run: Run) -> float:
+def cost_of(run: Run) -> float:
+    """Objective of a run that has one, to be minimised."""
     assert run.objective is not None
     return _signed(run, run.objective)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -9,12 +10,12 @@ from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import SHIFT_S, Summary
 from wattsched.report.wording import number
 
-TITLES = ("formulation, solver", ">solved", ">build s", ">solve s", ">95 %", ">total s", ">p")
+TITLES = ("formulation, solver", ">solved", ">build s", ">solve s", ">95 %", ">total s", ">integral s", ">p")
 """Columns of `cells`, with ``>`` before those that are aligned on the right."""
 
 NOTE = (
     f"shifted geometric ({SHIFT_S:g} s), unsolved runs at the time limit; 95 %: interval of solve s over "
-    "instances; p: of differences as large to the quickest, were both as quick"
+    "instances; integral s: primal integral; p: of differences as large to the quickest, were both as quick"
 )
 
 
@@ -33,7 +34,16 @@ def cells(one: Summary) -> list[str]:
     interval = "" if one.solve_interval_s is None else "-".join(f"{end:.2f}" for end in one.solve_interval_s)
     times = [f"{seconds:.2f}" for seconds in (one.build_s, one.solve_s, one.total_s)]
     p = "" if one.p_of_best is None else number(one.p_of_best, 2)
-    return [one.pair, f"{one.solved} of {one.runs - one.skipped}", *times[:2], interval, times[2], p]
+    integral = "" if math.isnan(one.primal_integral_s) else f"{one.primal_integral_s:.2f}"
+    return [
+        one.pair,
+        f"{one.solved} of {one.runs - one.skipped}",
+        *times[:2],
+        interval,
+        times[2],
+        integral,
+        p,
+    ]
 
 
 def markdown(summaries: Iterable[Summary], settings: Settings) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wattsched.files.exchange import import_trace as import_trace
     from wattsched.files.exchange import json_schema as json_schema
     from wattsched.files.exchange import read_cluster as read_cluster
+    from wattsched.files.solutions import export_solution as export_solution
     from wattsched.files.solutions import import_solution as import_solution
     from wattsched.instances.errors import InputError as InputError
     from wattsched.instances.generators import generate as generate
@@ -81,7 +82,7 @@ _NAMES = {
     "solving.marginal": ("marginal_prices",),
     "solving.offers": ("offer",),
     "solving.shares": ("TimeShares", "time_shares"),
-    "files.solutions": ("import_solution",),
+    "files.solutions": ("export_solution", "import_solution"),
     "topology.column": ("Coded",),
     "solving.tradeoffs": ("pareto",),
     "solving.what_if": ("sweep", "what_if"),

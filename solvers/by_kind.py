@@ -33,6 +33,7 @@ from wattsched.solvers.solution import (
     Limits,
     Solution,
     Start,
+    announce,
     announcing_under,
     certified,
     conclude,
@@ -88,6 +89,7 @@ def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> S
     if dual.bound == np.inf:
         return infeasible(dual.prices, "the LP relaxation is infeasible")
     search.take_prices(dual.prices, dual.bound)
+    announce(dual.bound, dual.prices, at_root=True)
     if start.dual is None and not _sifted(program) and not search.done():
         search.offer(_ascended(program, dual, _near(program), (), timer))
     return search.run(dual)

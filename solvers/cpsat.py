@@ -16,6 +16,7 @@ from ortools.sat.python import cp_model
 from wattsched.formulations.program import Line, Program
 from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer, stop_event
+from wattsched.solvers.effort import spend
 from wattsched.solvers.integer_program import IntegerProgram, UnboundedError, integer_relaxation
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.rows import group_of_choice
@@ -24,6 +25,7 @@ from wattsched.solvers.solution import (
     Solution,
     Start,
     Termination,
+    announce,
     certified,
     has_listener,
     infeasible,
@@ -52,8 +54,13 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
         except UnboundedError as reason:
             return Answer(verdict=unsupported(f"CP-SAT needs finite bounds: {reason}"))
         solver = _configured(limits, timer)
+        if has_listener() and current is program:
+            solver.best_bound_callback = with_listener(
+                lambda bound: announce(model.integers.cost_bound(bound))
+            )
         with _stopped_by(solver):
             status = solver.solve(model.model, _Announcer(program, model) if has_listener() else None)
+        spend(nodes=solver.num_branches)
         return _answer(solver, status, model)
 
     _, bound = certified(program, None)

@@ -18,6 +18,8 @@ from wattsched.formulations.program import Program
 from wattsched.solvers.rows import with_choice_rows
 
 _OBJECTIVE = "cost"
+LOWER_SIDE = "_low"
+"""End of the name of a row's lower limit in LP files, where the row has two."""
 _LONGEST_LABEL = 64
 """Characters of a name that are written: CBC reads names of at most 100, CPLEX lines of at most 560."""
 _TERMS_PER_LINE = 5
@@ -61,7 +63,7 @@ def to_lp(program: Program) -> str:
         # A row without entries needs a term all the same.
         terms = (value[entries], [names[j] for j in index[entries]]) if index[entries] else ([0.0], names[:1])
         # Not all readers know rows with two limits: such a row is written twice.
-        sides = [(row.name, "<=", row.high), (f"{row.name}_low", ">=", row.low)]
+        sides = [(row.name, "<=", row.high), (f"{row.name}{LOWER_SIDE}", ">=", row.low)]
         for label, relation, side in [(row.name, "=", row.high)] if row.kind == "E" else sides:
             if np.isfinite(side):
                 lines.append(f"{_lp_row(label, *terms)} {relation} {side!r}")

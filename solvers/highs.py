@@ -11,6 +11,7 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
+from wattsched.solvers.effort import spend
 from wattsched.solvers.lp import (
     LIMITS,
     ScaledModel,
@@ -70,7 +71,7 @@ def solve(
         whole = feasible_point(program, x)
         if whole is not None:
             return conclude(program, limits, whole, relaxed.bound, relaxed.prices)
-    announce(relaxed.bound, relaxed.prices)
+    announce(relaxed.bound, relaxed.prices, at_root=True)
     start = start or Start()
     candidates = [start.x]
     if start.rule is not None and relaxed.prices is not None:
@@ -100,9 +101,25 @@ def solve(
 
         if has_listener():
             solver.cbMipImprovingSolution.subscribe(with_listener(improved))
+            if current is program:
+                solver.cbMipInterrupt.subscribe(_bounds_announced(scaling, relaxed.bound))
         return _answer(solver, scaling, program, relaxed)
 
     return solve_as_written(program, limits, branch, timer, relaxed=relaxed, best=best)
+
+
+def _bounds_announced(scaling: ScaledModel, known: float) -> Callable[[Any], None]:
+    """Return a callback that announces bounds, each above the one before, of which the first is `known`."""
+
+    def raised(event: Any) -> None:
+        nonlocal known
+        data = event.data_out
+        bound = scaling.cost_of(data.mip_dual_bound)
+        if known < bound < np.inf:
+            known = bound
+            announce(bound, at_root=data.mip_node_count == 0)
+
+    return with_listener(raised)
 
 
 def _stop_when_out_of_reach(target: float) -> Callable[[Any], None]:
@@ -119,6 +136,7 @@ def _stop_when_out_of_reach(target: float) -> Callable[[Any], None]:
 def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed: Solution) -> Answer:
     """Run HiGHS and collect its point, bound and status."""
     status = run(solver)
+    spend(nodes=max(0, solver.getInfo().mip_node_count))
     if status == Status.kInfeasible:
         # Presolve declares some programs infeasible whose points meet limits exactly.
         solver.setOptionValue("presolve", "off")

@@ -37,6 +37,7 @@ from wattsched.solvers import core, greedy, highs, thresholds
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.branching import halves
 from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.effort import spend
 from wattsched.solvers.kernels import Kernel, cheapest, improved, kernel, relaxed
 from wattsched.solvers.points import feasible
 from wattsched.solvers.rows import linked_choices, with_row
@@ -123,7 +124,7 @@ def solve(
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
     search.take_prices(prices, bound)
-    announce(bound, prices, search.x, None if search.x is None else search.objective)
+    announce(bound, prices, search.x, None if search.x is None else search.objective, at_root=True)
     for step in steps:
         getattr(search, step)()
     return search.conclude()
@@ -161,7 +162,11 @@ class Incumbent:
 
     def raise_bound(self, proven: float) -> None:
         """Take a bound on all points better than the best one."""
-        self.bound = max(self.bound, min(self.objective, proven))
+        raised = min(self.objective, proven)
+        if raised > self.bound:
+            self.bound = raised
+            if raised < np.inf:
+                announce(raised)
 
     def enough(self, bound: float) -> float:
         """Cost of a point that closes the gap to a bound."""
@@ -362,6 +367,7 @@ class _Branching:
 
     def _split(self, node: _Node) -> None:
         """Replace a node by two halves; where the bound hardly rises, also look for decisions in it."""
+        spend(nodes=1)
         small, lp = node.small, node.lp
         if lp.x is None or lp.prices is None:  # time ran out
             self._leaf_bound = min(self._leaf_bound, node.bound)

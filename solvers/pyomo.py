@@ -92,7 +92,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         if bound == np.inf or _empty_row_fails(program):
             return infeasible(prices, "the LP relaxation is infeasible")
         relaxed = Solution(Termination("no_solution"), bound=bound, prices=prices)
-        announce(bound, prices)
+        announce(bound, prices, at_root=True)
 
         def once(model: ScaledModel, gap: float) -> Answer:
             """Run the solver once at a relative gap; its outcome in the program's units."""

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from wattsched.formulations.external import find, source_of
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from wattsched.solvers.solution import Limits, Start
 
 PYOMO_PREFIX = "pyomo:"
+_THROUGH_PYOMO = 1e-5
+"""Rounding of solvers whose tolerances are not ours to set."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Solver:
     Attributes
     ----------
     name : str
-        For ``pyomo:NAME`` the function gets the part after the colon as its `name`.
+        As users give it.
     description : str
         For ``--help``.
     exact : bool
@@ -47,6 +51,8 @@ class Solver:
         Function of `solvers.by_kind` that takes programs by kind for it; others take none.
     chooses_first : bool
         Is made for choices alone, and leaves columns that supply rows for later (`solvers.supply`).
+    through : str
+        Name under which Pyomo has it, where it is called through Pyomo, in a process that can be killed.
     rounding : float
         What its tolerances may add to a bound, relative to the terms of the cost.
     """
@@ -58,6 +64,7 @@ class Solver:
     relaxes: bool = False
     by_kind: str = ""
     chooses_first: bool = False
+    through: str = ""
     rounding: float = 1e-7
 
     def __call__(
@@ -66,7 +73,7 @@ class Solver:
         """Solve the program; one that this solver cannot take is answered with an error."""
         if program.intervals is not None and not self.takes_intervals:
             return unsupported(f"solver '{self.name}' cannot place intervals on lines")
-        module, _, plugin = self.name.partition(":")
+        module, plugin = ("pyomo", self.through) if self.through else (self.name, "")
         if source_of(self.name) is not None:
             module, plugin = "own", self.name
         function = "solve"
@@ -128,14 +135,26 @@ _SOLVERS = (
 )
 
 
+_OTHERS = {"scip": ("SCIP", "scip"), "cbc": ("CBC", "cbc"), "glpk": ("GLPK", "glpsol")}
+"""Solvers of others that are called through Pyomo under their own names, and their programs."""
+
+
+def installed(name: str) -> bool:
+    """True if a solver of others, such as ``scip``, is there: its program, or SCIP's Python package."""
+    _, program = _OTHERS[name]
+    return which(program) is not None or (name == "scip" and find_spec("pyscipopt") is not None)
+
+
 def names() -> list[str]:
-    """Names of the solvers; any solver that Pyomo finds has another, ``pyomo:NAME``."""
+    """Names of the solvers of our own; those of others are in `descriptions`."""
     return [solver.name for solver in _SOLVERS]
 
 
 def descriptions() -> dict[str, str]:
     """Return a description of every solver, by name, and of ``pyomo:NAME``."""
     own = {solver.name: solver.description for solver in _SOLVERS}
+    for name, (title, _) in _OTHERS.items():
+        own[name] = f"{title} on the whole program; {'found' if installed(name) else 'not installed'} here"
     others = {f"{PYOMO_PREFIX}NAME": "any solver that Pyomo finds", "FILE.py:NAME": "a function of yours"}
     return {**own, **others}
 
@@ -145,9 +164,14 @@ def get(name: str) -> Solver:
     for solver in _SOLVERS:
         if solver.name == name:
             return solver
+    if name in _OTHERS:
+        # Without its Python package SCIP's program is looked for.
+        through = "scip_direct" if name == "scip" and find_spec("pyscipopt") else name
+        return Solver(name, _OTHERS[name][0], exact=True, through=through, rounding=_THROUGH_PYOMO)
     if name.startswith(PYOMO_PREFIX) and name != PYOMO_PREFIX:
         plugin = name.removeprefix(PYOMO_PREFIX)
-        return Solver(name, f"Pyomo's interface to '{plugin}'", exact=True, rounding=1e-5)
+        told = f"Pyomo's interface to '{plugin}'"
+        return Solver(name, told, exact=True, through=plugin, rounding=_THROUGH_PYOMO)
     if source_of(name) is not None and find(name) is not None:
         return Solver(name, "a function of a file")
     known = descriptions()

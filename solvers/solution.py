@@ -144,6 +144,8 @@ class Solution:
         Position on its line for each chosen column, from solvers that place intervals.
     dual : Dual, optional
         Of a program by kind, for the next solver.
+    at_root : bool
+        Of an announcement: nothing was branched on yet.
     """
 
     termination: Termination
@@ -153,6 +155,7 @@ class Solution:
     prices: FloatArray | None = None
     starts: dict[int, int] = field(default_factory=dict)
     dual: Dual | None = None
+    at_root: bool = False
 
 
 Listener = Callable[[Solution], None]
@@ -172,12 +175,14 @@ def announce(
     x: Any = None,
     objective: float | None = None,
     starts: dict[int, int] | None = None,
+    *,
+    at_root: bool = False,
 ) -> None:
     """Tell the listener about a better point, bound or prices; absent parts are unknown."""
     listener = _listener.get()
     if listener is not None:
         known = Termination("no_solution" if x is None else "feasible")
-        listener(Solution(known, x, objective, bound, prices, starts or {}))
+        listener(Solution(known, x, objective, bound, prices, starts or {}, at_root=at_root))
 
 
 @contextmanager
@@ -240,7 +245,7 @@ def announcing_under(bound: float, lift: Callable[[FloatArray], Any] | None = No
     def announce_lifted(found: Solution) -> None:
         if listener is not None:
             x = found.x if lift is None or found.x is None else lift(found.x)
-            listener(replace(found, bound=bound, x=x))
+            listener(replace(found, bound=bound, x=x, at_root=False))
 
     with listening(None if listener is None else announce_lifted):
         yield

@@ -1,7 +1,8 @@
-"""Files in which HiGHS, SCIP, CBC, GLPK and Gurobi write a solution, as a point of the program exported.
+"""Solution files of HiGHS, SCIP, CBC, GLPK, Gurobi and CPLEX, as points of the program exported.
 
 Columns that a file leaves out are 0: SCIP and CBC write only the others. GLPK's plain form has numbers in
-place of names, which are the places of the columns in the exported file.
+place of names, which are the places of the columns in the exported file. The same forms are written, as a
+start for these solvers.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.tolerances import FEASIBILITY
-from wattsched.solvers.export import Column, Exported
+from wattsched.solvers.export import LOWER_SIDE, Column, Exported
 from wattsched.solvers.points import feasible_point
 from wattsched.topology.arrays import FloatArray
 
@@ -26,6 +29,10 @@ PRINTED = 1e-5
 """Error allowed of a row or the objective, relative to its size: some files have six digits."""
 
 _CBC = re.compile(r"^(\w[\w ,()-]*?) - objective value\s+(\S+)")
+_UNKNOWN = (
+    "is no solution that is known here, which are the forms of HiGHS, SCIP, CBC, GLPK (of -w and of -o), "
+    "Gurobi, and CPLEX (XML)"
+)
 _NOTHING = ("infeasible", "unbounded", "undefined", "none", "no solution available", "not set", "empty")
 
 
@@ -38,7 +45,7 @@ class SolutionFile:
     solver : str
         Whose form it has.
     values : dict of str to float
-        By column, under the name that the exported file has for it.
+        By column, under the name that the exported file has for it; some solvers add rows.
     objective : float, optional
         The cost, as stated.
     """
@@ -58,7 +65,9 @@ class SolutionFile:
             Columns that the program does not have, and those, and rows, whose limits the values break.
         """
         names = {column.name: None for column in table.columns}
-        if strange := [name for name in self.values if name not in names]:
+        rows = {row.name for row in table.rows}
+        others = [name for name in self.values if name not in names]
+        if strange := [name for name in others if name.removesuffix(LOWER_SIDE) not in rows]:
             return None, [f"column '{name:.80}': the program has none of that name" for name in strange]
         x = np.array([self.values.get(name, 0.0) for name in names])
         loose = list(_broken_columns(table.columns, x)) or list(_broken_rows(table, x))
@@ -91,6 +100,8 @@ def _reader(first: str) -> Callable[[list[str], Sequence[str]], SolutionFile]:
     """Return the reader of a file, by its first line; all take its lines and the exported columns' names."""
     if first == "Model status":
         return _highs
+    if first == "Columns":
+        return _highs_table
     if first.startswith(("solution status:", "objective value:", "no solution available")):
         return _scip
     if first.startswith("Problem:"):
@@ -101,14 +112,15 @@ def _reader(first: str) -> Callable[[list[str], Sequence[str]], SolutionFile]:
         return _cbc
     if first.startswith(("#", "=obj=")):
         return _gurobi
+    if first.startswith(("<?xml", "<CPLEXSolution")):
+        return _cplex
     if not first:
         raise ValueError("is empty")
-    forms = "the forms of HiGHS (raw), SCIP, CBC, GLPK (of -w and of -o), and Gurobi"
-    raise ValueError(f"is no solution that is known here, which are {forms}")
+    raise ValueError(_UNKNOWN)
 
 
 def _highs(lines: list[str], columns: Sequence[str]) -> SolutionFile:
-    """HiGHS's raw form; `columns` is not needed, but as all readers take it."""
+    """HiGHS's raw forms, with all columns or those that are not 0; `columns` is as all readers take it."""
     status = next((line for line in lines[1:] if line), "none")
     at = next((i for i, line in enumerate(lines) if line.startswith("# Primal solution")), len(lines))
     if _says_none(status) or at + 1 >= len(lines) or lines[at + 1] != "Feasible":
@@ -119,11 +131,31 @@ def _highs(lines: list[str], columns: Sequence[str]) -> SolutionFile:
         raise ValueError("the line '# Columns' is missing after '# Primal solution values'")
     rest = lines[at + 4 :]
     listed = rest[: next((i for i, line in enumerate(rest) if line.startswith("#")), len(rest))]
-    values = _values("HiGHS", (line.split() for line in listed if line))
-    if len(values) != number:
-        early = "the file ends early: " if len(values) < number else ""
-        raise ValueError(f"{early}{number:,.15g} columns are said to follow, there are {len(values):,}")
+    sparse = number < 0  # then each has its place behind its value, too
+    values = _values("HiGHS", (line.split()[: 2 if sparse else None] for line in listed if line))
+    if len(values) != abs(number):
+        early = "the file ends early: " if len(values) < abs(number) else ""
+        raise ValueError(f"{early}{abs(number):,.15g} columns are said to follow, there are {len(values):,}")
     return SolutionFile("highs", values, objective)
+
+
+def _highs_table(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    """HiGHS's table for people; `columns` are all there."""
+    status = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("Model status")), "none"
+    )
+    head = next((line for line in lines if line.split()[:1] == ["Index"]), "")
+    end = head.find(" Primal ") + len(" Primal")
+    if _says_none(status) or end < len(" Primal"):
+        raise _no_solution(status)
+    at = next((i for i, line in enumerate(lines) if line == "Rows"), len(lines))
+    # Numbers end where their titles do; a status, a dual and a type may be absent.
+    rows = [
+        [line.split()[-1], (line[:end].split() or [""])[-1]]
+        for line in lines[lines.index(head) + 1 : at]
+        if line
+    ]
+    return SolutionFile("highs", _all_values("HiGHS", rows, len(columns)), _after("Objective value:", lines))
 
 
 def _scip(lines: list[str], columns: Sequence[str]) -> SolutionFile:
@@ -169,7 +201,7 @@ def _glpk(lines: list[str], columns: Sequence[str]) -> SolutionFile:
             if not 1 <= place <= len(columns):
                 raise ValueError(f"GLPK's line '{' '.join(part):.80}' names no column")
             rows.append([columns[place - 1], part[at]])
-    return SolutionFile("glpk", _all_values(rows, len(columns)), _number("GLPK", head[-1]))
+    return SolutionFile("glpk", _all_values("GLPK", rows, len(columns)), _number("GLPK", head[-1]))
 
 
 def _glpk_report(lines: list[str], columns: Sequence[str]) -> SolutionFile:
@@ -194,7 +226,8 @@ def _glpk_report(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     stated = next((line.partition(":")[2].split()[:1] for line in lines if line.startswith("Columns:")), [])
     if stated and stated[0].isdigit() and int(stated[0]) != len(columns):
         raise ValueError(f"it is of a program with {stated[0]} columns, this one has {len(columns)}")
-    return SolutionFile("glpk", _all_values(rows, len(columns)), _number("GLPK", told[0]) if told else None)
+    values = _all_values("GLPK", rows, len(columns))
+    return SolutionFile("glpk", values, _number("GLPK", told[0]) if told else None)
 
 
 def _gurobi(lines: list[str], columns: Sequence[str]) -> SolutionFile:
@@ -207,6 +240,29 @@ def _gurobi(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     if not rows and objective is None:
         raise _no_solution("empty")
     return SolutionFile("gurobi", _values("Gurobi", rows), objective)
+
+
+def _cplex(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    """CPLEX's form in XML, of several solutions the first; `columns` is as all readers take it."""
+    text = "\n".join(lines)
+    if "<!" in text.replace("<!--", ""):
+        raise ValueError("has declarations of its own, which CPLEX does not write")
+    try:
+        root = ElementTree.fromstring(text.lstrip())
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{_UNKNOWN}; it is no XML either: {error}") from None
+    found = root if root.tag == "CPLEXSolution" else root.find("CPLEXSolution")
+    if found is None:
+        raise ValueError(_UNKNOWN)
+    header, variables = found.find("header"), found.find("variables")
+    told = {} if header is None else header.attrib
+    status = told.get("solutionStatusString", "none")
+    if _says_none(status) or variables is None:
+        raise _no_solution(status)
+    both = ((one.get("name"), one.get("value")) for one in variables.iter("variable"))
+    values = _values("CPLEX", ([text for text in row if text is not None] for row in both))
+    objective = told.get("objectiveValue")
+    return SolutionFile("cplex", values, None if objective is None else _number("CPLEX", objective))
 
 
 def _values(solver: str, rows: Iterable[Sequence[str]]) -> dict[str, float]:
@@ -224,9 +280,9 @@ def _values(solver: str, rows: Iterable[Sequence[str]]) -> dict[str, float]:
     return values
 
 
-def _all_values(rows: Sequence[Sequence[str]], columns: int) -> dict[str, float]:
-    """Values by column of GLPK, which writes all columns, of which there are so many."""
-    values = _values("GLPK", rows)
+def _all_values(solver: str, rows: Sequence[Sequence[str]], columns: int) -> dict[str, float]:
+    """Values by column of a solver that writes all columns, of which there are so many."""
+    values = _values(solver, rows)
     if len(values) < columns:
         raise ValueError(f"the file ends early: {len(values)} of {columns} columns are there")
     return values
@@ -283,3 +339,49 @@ def _broken_rows(table: Exported, x: FloatArray, tolerance: float = PRINTED) -> 
             continue
         told = f"exactly {limit:.10g}" if low == high else f"at {word} {limit:.10g}"
         yield f"row '{name}': is {value:.10g}, and must be {told}"
+
+
+class Form(NamedTuple):
+    """Form in which a solver reads a solution: templates of its parts."""
+
+    head: str
+    column: str
+    end: str = ""
+    row: str = ""
+
+
+FORMS = {
+    "highs": Form(
+        "Model status\nUnknown\n\n# Primal solution values\nFeasible\n"
+        "Objective {cost!r}\n# Columns {columns}\n",
+        "{name} {value!r}\n",
+        "# Rows 0\n\n# Dual solution values\nNone\n\n# Basis\nHiGHS_basis_file v2\nNone\n",
+    ),
+    "scip": Form("solution status: unknown\nobjective value: {cost!r}\n", "{name} {value!r}\n"),
+    "cbc": Form("Feasible - objective value {cost!r}\n", "{number} {name} {value!r} 0\n"),
+    "glpk": Form(
+        "s mip {rows} {columns} f {cost!r}\n", "j {number} {value!r}\n", "e o f\n", "i {number} {value!r}\n"
+    ),
+    "gurobi": Form("# Objective value = {cost!r}\n", "{name} {value!r}\n"),
+    "cplex": Form(
+        '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n<CPLEXSolution version="1.2">\n'
+        ' <header problemName="wattsched" objectiveValue="{cost!r}" solutionStatusString="unknown"/>\n'
+        " <variables>\n",
+        '  <variable name="{name}" value="{value!r}"/>\n',
+        " </variables>\n</CPLEXSolution>\n",
+    ),
+}
+"""Forms that are written; all are read."""
+
+
+def write_solution(form: str, table: Exported, x: FloatArray, cost: float) -> str:
+    """Text of a point of the program exported as `table`, in one of `FORMS`."""
+    head, column, end, row = FORMS[form]
+    values = np.append(x, np.ones(len(table.columns) - len(x)))
+    activity: FloatArray = np.asarray(table.matrix @ values)
+    parts = [head.format(cost=cost, rows=len(table.rows), columns=len(table.columns))]
+    parts += [row.format(number=i, value=value) for i, value in enumerate(activity.tolist(), start=1)]
+    named = enumerate(zip(table.columns, values.tolist(), strict=True), start=1)
+    # Names are letters, digits and underscores.
+    parts += [column.format(number=i, name=one.name, value=value) for i, (one, value) in named]
+    return "".join([*parts, end])

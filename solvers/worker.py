@@ -33,6 +33,7 @@ from wattsched.formulations.program import Block, Program
 from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer, stop_event
 from wattsched.solvers import registry
+from wattsched.solvers.effort import Effort, measured, spend, used_s
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -88,6 +89,7 @@ class Worker:
         self.pid = self._process.pid
         self._caller = os.getpid()
         self._idle_since: float | None = time.monotonic()
+        self._used_s = 0.0  # on the processor, for earlier programs
 
     @property
     def ready(self) -> bool:
@@ -126,20 +128,34 @@ class Worker:
         limit: Limit | None = None
         try:
             while self._wait_for_message(timer):
-                message: str | tuple[bool, Solution, IntArray, FloatArray] = self._pipe.recv()
+                message: float | str | tuple[Effort | None, Solution, IntArray, FloatArray] = (
+                    self._pipe.recv()
+                )
+                if isinstance(message, float):
+                    self._used_s = message
+                    continue
                 if isinstance(message, str):
                     if take is not None:
                         take(f"{message}\n")
                     continue
-                final, solution, places, values = message
+                effort, solution, places, values = message
                 if solution.objective is not None:
                     point = np.zeros(program.n_columns)
                     point[places] = values
                     solution = replace(solution, x=point)
-                if final:
+                if effort is not None:
                     self._idle_since = time.monotonic()
+                    self._used_s += effort.cpu_s
+                    spend(effort.nodes, effort.cpu_s)
                     return with_announced(program, limits, solution, [known])
-                announce(solution.bound, solution.prices, solution.x, solution.objective, solution.starts)
+                announce(
+                    solution.bound,
+                    solution.prices,
+                    solution.x,
+                    solution.objective,
+                    solution.starts,
+                    at_root=solution.at_root,
+                )
                 known = combined(program, [known, solution])
             self._kill()
             limit, detail = "time", "the solver did not stop in time and was killed"
@@ -190,6 +206,9 @@ class Worker:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
+        # From now on all that it has used counts as that of a child that has ended.
+        used_s, self._used_s = self._used_s, 0.0
+        spend(cpu_s=-used_s)
 
     def _cause_of_death(self) -> str:
         """Signal that ended the process, or its exit code and last line of standard error, for a message."""
@@ -253,12 +272,12 @@ def serve() -> None:
     pipe, jobs, lock = Connection(int(sys.argv[1])), queue.SimpleQueue[Any](), threading.Lock()
     threading.Thread(target=_take_in, args=(pipe, jobs, sys.argv[2]), daemon=True).start()
 
-    def send(solution: Solution, *, final: bool = False) -> None:
-        """Send a solution with its point as the places and values that are not zero."""
+    def send(solution: Solution, effort: Effort | None = None) -> None:
+        """Send a solution, its point as places and values that are not zero; the last has an effort."""
         x = np.zeros(0) if solution.x is None else solution.x
         places = np.flatnonzero(x)
         with lock:  # solvers announce from threads of their own
-            _send(pipe, (final, replace(solution, x=None), places, x[places]))
+            _send(pipe, (effort, replace(solution, x=None), places, x[places]))
 
     def say(line: str) -> None:
         with lock:
@@ -272,14 +291,16 @@ def serve() -> None:
         if limits.time_s is not None:
             waited_s = time.monotonic() - asked_at
             limits = replace(limits, time_s=max(0.01, limits.time_s - waited_s))
-        try:
-            with listening(send), read_by(say if is_read else None):
-                solution = registry.get(name)(program, limits, start)
-        except MemoryError as error:
-            solution = Solution(Termination("no_solution", detail=f"out of memory: {error}".rstrip(": ")))
-        except Exception as error:  # whatever a solver raises is an answer to the caller
-            solution = unsupported(f"{type(error).__name__}: {error}")
-        send(solution, final=True)
+        _send(pipe, used_s())
+        with measured() as effort:
+            try:
+                with listening(send), read_by(say if is_read else None):
+                    solution = registry.get(name)(program, limits, start)
+            except MemoryError as error:
+                solution = Solution(Termination("no_solution", detail=f"out of memory: {error}".rstrip(": ")))
+            except Exception as error:  # whatever a solver raises is an answer to the caller
+                solution = unsupported(f"{type(error).__name__}: {error}")
+        send(solution, effort)
         del program, start, solution  # they may be large, and the next may be long in coming
 
 

@@ -1,4 +1,4 @@
-"""`import_solution`: what another solver has found for an exported program, as a checked result."""
+"""Solution files of other solvers: `import_solution` makes a result of one, `export_solution` writes one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,26 @@ from typing import Any
 from pydantic import BaseModel
 
 from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.formulations.tolerances import FEASIBILITY
 from wattsched.instances.digest import digest_of
-from wattsched.instances.errors import InputError, naming, require
+from wattsched.instances.errors import InputError, naming, require, require_known
+from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import read_text
+from wattsched.results.documents import read_result
 from wattsched.results.result import Result
 from wattsched.solvers.export import exported
 from wattsched.solvers.solution import Solution, Termination
-from wattsched.solvers.solution_files import read_solution
+from wattsched.solvers.solution_files import FORMS, read_solution, write_solution
 from wattsched.solving.answer import Answer
 from wattsched.solving.call import Call
-from wattsched.solving.engine import limits_of, proof_seconds, require_names, sound_instance, with_objective
+from wattsched.solving.engine import (
+    limits_of,
+    model_of,
+    proof_seconds,
+    require_names,
+    sound_instance,
+    with_objective,
+)
 
 _BY = "highs"
 """A solver of listed columns, as the exported file has them; it is not asked."""
@@ -48,8 +58,8 @@ def import_solution(
     instance, formulation, objective
         As they were given to `export_program`.
     file : str or Path
-        As HiGHS (raw), SCIP, CBC, GLPK (``glpsol -w`` and ``-o``) or Gurobi write it. Columns that it leaves
-        out are 0.
+        As HiGHS, SCIP, CBC, GLPK (``glpsol -w`` and ``-o``), Gurobi or CPLEX (XML) write it. Columns that it
+        leaves out are 0.
     gap : float
         Relative gap at which the decision counts as optimal.
     prove : float, optional
@@ -103,3 +113,43 @@ def import_solution(
         raise RefusedSolutionError([answer.termination.detail.replace(f"'{_BY}'", "the file")], str(file))
     listed: Any = problem.listed(answer.decision)
     return answer.as_proven(gap).model_copy(update={"solver": f"file:{read.solver}", "decision": listed})
+
+
+def export_solution(
+    instance: BaseModel | str | Path,
+    result: Result | str | Path,
+    form: str = "highs",
+    *,
+    formulation: str | None = None,
+    objective: str | None = None,
+) -> str:
+    """Write a decision as a solution of the program of `export_program`, for another solver to start from.
+
+    Parameters
+    ----------
+    instance, formulation, objective
+        As they were given to `export_program`.
+    result : Result, str or Path
+        A result of the instance, or the path of one.
+    form : {"highs", "scip", "cbc", "glpk", "gurobi", "cplex"}
+        Solver that reads the file. Rows and columns of GLPK's are those of the MPS file.
+
+    Raises
+    ------
+    ValueError, TypeError, wattsched.InputError
+        As `export_program` and `read_result`; also for a result without a decision, for one that is no point
+        of the program, and for a formulation that cannot name points: an algebraic one.
+    """
+    require_types(export_solution, locals())
+    require_known("form", form, FORMS)
+    known = result if isinstance(result, Result) else read_result(result)
+    sound, problem = sound_instance(instance)
+    require("result", known.decision, (problem.decision,), f"one with a decision of {problem.name}")
+    try:
+        model = model_of(sound, formulation=formulation, objective=objective)
+    except InfeasibleError as error:
+        raise ValueError(f"there is no program: {error.detail}") from None
+    program, x = model.listed, model.encode(known.decision)
+    if x is None or program.violation(x) > FEASIBILITY:
+        raise ValueError("result: its decision is no point of the program that the formulation can name")
+    return write_solution(form, exported(program), x, program.objective(x))

@@ -13,6 +13,7 @@ from wattsched.comparisons.compare import Comparison
 from wattsched.comparisons.run import Run
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP, gaps, times
 from wattsched.comparisons.statistics import performance_profile as profile_of
+from wattsched.comparisons.trajectories import gap_bands
 from wattsched.instances.errors import require_range
 from wattsched.plot.style import Axes, Look, axes_for, finished, logarithmic, unit_of_time
 from wattsched.reading.arguments import require_types
@@ -27,7 +28,7 @@ SHARE = "instances, %"
 
 
 def gap_over_time(
-    found: Mapping[str, Sequence[str] | Sequence[Sequence[float]]] | Sequence[Outcome],
+    found: Comparison | Mapping[str, Sequence[str] | Sequence[Sequence[float]]] | Sequence[Outcome],
     *,
     ax: Axes | None = None,
 ) -> Axes:
@@ -35,10 +36,12 @@ def gap_over_time(
 
     Parameters
     ----------
-    found : mapping of str to lines or (seconds, gaps), or sequence of Outcome
-        Of each solver the lines that ``wattsched.solve(..., log=lines.append)`` told, of which those count
-        that begin with seconds and end with a gap; or the seconds at which it knew a better decision or
-        bound, ascending, and the gap from then on, nan or infinity before there is one. Or replays, whose
+    found : Comparison, mapping of str to lines or (seconds, gaps), or sequence of Outcome
+        What `wattsched.compare` gives: of each formulation and solver the median gap between its own decision
+        and bound over all instances and seeds, and a band in which 80 % of the runs are. Or of each solver
+        the lines that ``wattsched.solve(..., log=lines.append)`` told, of which those count that begin with
+        seconds and end with a gap; or the seconds at which it knew a better decision or bound, ascending,
+        and the gap from then on, nan or infinity before there is one. Or replays, whose
         rounds have a certified gap each: one dot for a round.
     ax : matplotlib axes, optional
         Default: those of a new figure.
@@ -46,8 +49,8 @@ def gap_over_time(
     Returns
     -------
     matplotlib axes
-        Time in seconds, minutes, hours or days; relative gap, logarithmic down to the smallest, and then
-        0, which stands for less than 1e-9, too.
+        Time in seconds, minutes, hours or days, of a comparison logarithmic; relative gap, logarithmic down
+        to the smallest, and then 0, which stands for less than 1e-9, too.
 
     Raises
     ------
@@ -56,6 +59,8 @@ def gap_over_time(
         another type.
     """
     require_types(gap_over_time, locals())
+    if isinstance(found, Comparison):
+        return _draw_bands(found, axes_for(ax))
     courses = _courses(found)
     axes = axes_for(ax)
     known = [times_s[np.isfinite(of)] for times_s, of in courses.values()]
@@ -72,6 +77,35 @@ def gap_over_time(
     _gap_axis(axes, "y", [gap for _, of in courses.values() for gap in of[np.isfinite(of)].tolist()])
     begin = "the beginning" if isinstance(found, Mapping) else "the first arrival"
     return finished(axes, f"time from {begin}, {unit}", "gap", x=0.01)
+
+
+def _draw_bands(comparison: Comparison, axes: Axes) -> Axes:
+    """Draw the median and the spread of the runs' gaps over time, by formulation and solver."""
+    bands = gap_bands(comparison.runs)
+    require_range(bool(bands), "found", "with a run at least that was not skipped", "none")
+    begin_s = min(band.time_s[np.isfinite(band.low)].min(initial=np.inf) for band in bands.values())
+    last_s = max(band.time_s[-1] for band in bands.values())
+    # Whole powers of ten, so that these are what the axis names.
+    first_s = 10.0 ** math.floor(math.log10(min(begin_s, last_s)))
+    last_s = 10.0 ** math.ceil(math.log10(1.01 * last_s))
+    known = [
+        gaps[np.isfinite(gaps)] for band in bands.values() for gaps in (band.low, band.median, band.high)
+    ]
+    most = _gap_axis(axes, "y", [_shown(gap) for gap in np.concatenate(known).tolist()])
+    for number, (pair, band) in enumerate(bands.items()):
+        look, time_s = Look.of(number), np.append(band.time_s, last_s)
+        low, median, high = (
+            np.array([_shown(gap) for gap in np.append(gaps, gaps[-1])])
+            for gaps in (band.low, band.median, band.high)
+        )
+        known = np.isfinite(np.append(band.median, band.median[-1]))
+        axes.step(time_s, np.where(known, median, np.nan), where="post", label=pair, **look._asdict())
+        within: dict[str, Any] = {"step": "post", "color": look.color, "alpha": 0.15, "linewidth": 0}
+        axes.fill_between(time_s, low, np.minimum(high, most), where=known, **within)
+    logarithmic(axes)
+    axes.set_xlim(first_s, last_s)
+    runs = count(max(band.runs for band in bands.values()), "run")
+    return finished(axes, "time to build and solve, seconds", "gap", f"median and 10 to 90 % of {runs}")
 
 
 def performance_profile(

@@ -20,6 +20,7 @@ from wattsched.results.problems import problem as find_problem
 from wattsched.results.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap, rounding
+from wattsched.solving.trajectory import Trajectory
 from wattsched.verification.certificates import self_evident
 from wattsched.verification.claims import INTERNAL, beyond_proof
 from wattsched.verification.report import Report
@@ -114,6 +115,8 @@ class Call:
         such as the digest.
     log : callable, optional
         Reads what is done, and what solvers say, line by line.
+    trajectory : Trajectory, optional
+        Where improvements of the requested solver are recorded.
     answer : Result, optional
         Result of the call, once it is complete.
     begun : bool
@@ -147,6 +150,7 @@ class Call:
     spread: Callable[[Model[Any]], Model[Any]] | None = None
     of_session: bool = False
     log: Callable[[str], None] | None = None
+    trajectory: Trajectory | None = None
     answer: Result | None = None
     begun: bool = False
     problem: Problem[Any, Any, Any] = field(init=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -142,14 +142,19 @@ def solve(
     prove, explain_s = proof_seconds(prove), proof_seconds(conflict, "conflict")
     spread = None if executor is None else partial(_in_shards, executor)
     names = formulation, solver, objective
-    hurried = limits.time_s is not None and limits.time_s < CALM_S
-    with Uncollected() if hurried else nullcontext():
-        call = Call(instance, names, limits, initial_solution, stop, prove, spread, log=log)
+    call = Call(instance, names, limits, initial_solution, stop, prove, spread, log=log)
+    with undisturbed(call.limits):
         result = answered(call)
         if result.termination.reason == "infeasible" and explain_s != 0.0:
             result = explained(call, result, explain_s)
         listed = find_problem(result.problem).listed(result.decision)
         return result if listed is result.decision else result.model_copy(update={"decision": listed})
+
+
+def undisturbed(limits: Limits) -> AbstractContextManager[object]:
+    """Context of a call with these limits: Python's search for cyclic garbage does not stop a short one."""
+    hurried = limits.time_s is not None and limits.time_s < CALM_S
+    return Uncollected() if hurried else nullcontext()
 
 
 def answered(call: Call) -> Result:
@@ -280,7 +285,11 @@ def require_names(
 
 
 def model_of(
-    instance: BaseModel | str | Path, *, formulation: str | None = None, objective: str | None = None
+    instance: BaseModel | str | Path,
+    *,
+    formulation: str | None = None,
+    objective: str | None = None,
+    timer: Timer | None = None,
 ) -> Model[Any]:
     """Model that `solve` would hand to a solver, with its program.
 
@@ -288,6 +297,8 @@ def model_of(
     ----------
     instance, formulation, objective
         As for `solve`.
+    timer : Timer, optional
+        Of a formulation that generates columns for as long as it can.
 
     Raises
     ------
@@ -304,7 +315,7 @@ def model_of(
         raise InfeasibleError("; ".join(reasons))
     if problem.family(data, goal) is not None:
         raise ValueError(FAMILY)
-    model = build(data, goal, Timer())
+    model = build(data, goal, timer or Timer())
     return model if model.written_out is None else model.written_out()
 
 

@@ -15,10 +15,11 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
 from wattsched.results.result import Result
-from wattsched.solvers.registry import PYOMO_PREFIX
+from wattsched.solvers.effort import measured
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import (
     Limits,
+    Listener,
     Solution,
     Start,
     Termination,
@@ -286,7 +287,9 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
 
     `heuristic_late` leaves time for a safety net that comes after it.
     """
-    with call.timer.phase("solve"):
+    with call.timer.phase("solve"), measured() as effort:
+        if call.trajectory is not None:
+            call.trajectory.effort = effort
         if call.by_heuristic:
             from wattsched.solvers.dual import dual_prices
 
@@ -303,8 +306,15 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
             share *= 1.0 if call.in_place is None else _MOVING
             # A program that bounds nothing by itself is a little above what prices prove.
             close = _CLOSE if model.outside == -np.inf else 1.0
-            solution = _by_solver(call, model.program, start, share, close * call.limits.gap)
             allowed = model.rounded * find_solver(call.solver).rounding
+
+            def record(found: Solution) -> None:
+                if call.trajectory is not None:
+                    lowered = replace(found, bound=found.bound - allowed)
+                    call.trajectory.hear(call.timer.seconds(), lowered, model.outside)
+
+            solution = _by_solver(call, model.program, start, share, close * call.limits.gap, record)
+            record(solution)
             solution = replace(solution, bound=solution.bound - allowed)
         except (MemoryError, OSError, RuntimeError, ImportError) as error:
             return Solution(Termination("no_solution", detail=lacking(error)))
@@ -313,9 +323,14 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
 
 
 def _by_solver(
-    call: Call, program: Program | KindProgram, start: Start, share: float, gap: float
+    call: Call,
+    program: Program | KindProgram,
+    start: Start,
+    share: float,
+    gap: float,
+    record: Listener = lambda found: None,
 ) -> Solution:
-    """Run the solver to a gap, or until its `share` of the time that is left is over.
+    """Run the solver to a gap, or until its `share` of the time that is left is over; `record` hears it.
 
     A small program is solved here, sooner than a process would have it, and so are all by rules and those by
     kind, which look at the time; a thread that is given up may go on for a while. A large program, or one of
@@ -329,19 +344,25 @@ def _by_solver(
     announced: list[Solution] = []
 
     def hear(found: Solution) -> None:
-        announced.append(found)
         call.hear(found)
+        record(found)
+
+    def keep(found: Solution) -> None:
+        announced.append(found)
+        hear(found)
+
+    followed = call.log is not None or call.trajectory is not None
 
     def run(limits: Limits) -> Solution:
-        with read_by(call.log), listening(hear if call.watched or call.log else None):
+        with read_by(call.log), listening(keep if call.watched or followed else None):
             return solver(program, limits, start)
 
     if not call.watched:
         return run(replace(call.limits, gap=gap))
     limits, grace_s = left.with_grace()
     large = call.exact and program.n_columns > SMALL
-    if isinstance(program, Program) and (large or call.solver.startswith(PYOMO_PREFIX)):
-        with read_by(call.log), listening(call.hear if call.log else None):
+    if isinstance(program, Program) and (large or solver.through):
+        with read_by(call.log), listening(hear if followed else None):
             return call.worker().solve(call.solver, program, limits, start, grace_s)
     late = Solution(Termination("no_solution", "time", "the solver did not stop in time"))
     try:

@@ -89,7 +89,13 @@ compare demo.json --gap 2 | not between 0 and 1
 compare nowhere.json | nowhere.json: no such file
 compare demo.json -o trace.csv | is not a folder
 export demo.json | missing option '-o' / '--output'
-export demo.json -o model.txt | '-o' / '--output': 'model.txt' must end in .mps, .lp, .json or .conf
+export demo.json -o model.txt | 'model.txt' must end in .mps, .lp, .json, .conf, .sol or .mst
+export demo.json --solution demo.json -o demo.mps | the name of a solution must end in .sol or .mst
+export demo.json --solution demo.json -o demo.sol | demo.json: format: expected 'wattsched-result/2'
+export demo.json -o demo.sol | must end in .mps or .lp; --solution RESULT writes a solution
+export demo.json --style scip -o demo.mps | --style needs --solution
+export demo.json --topology --solution demo.json -o a.json | --solution does not go with --topology
+compare demo.json --features | --features needs -o, the folder of its table
 export demo.json -o tree.json | 'tree.json': the name of a program must end in .mps or .lp
 export demo.json --topology -o model.mps | 'model.mps': the name of a topology must end in .json or .conf
 export demo.json --formulation intervals -o model.mps | demo.json: the program places intervals on lines

@@ -98,6 +98,7 @@ def test_table_and_files_have_every_run(files: list[str], tmp_path: Path) -> Non
         "runs",
         "runs.csv",
         "runs.json",
+        "trajectories.parquet",
         "means.md",
         "means.tex",
         *PLOTS,

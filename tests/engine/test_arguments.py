@@ -142,6 +142,7 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "defragment": ((instance,), {"size": 1}),
         "explain": ((instance, result, "job0"), {}),
         "export_program": ((instance,), {}),
+        "export_solution": ((instance, result), {}),
         "export_topology": ((instance,), {}),
         "fit_profile": ((folder / "steps.csv", "m", "G"), {}),
         "generate": (("uniform",), {"jobs": 2}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import highspy
@@ -18,18 +19,19 @@ from wattsched.results.documents import check
 from wattsched.solvers import highs
 from wattsched.solvers.export import exported
 from wattsched.solvers.solution import Limits
+from wattsched.solvers.solution_files import FORMS
 from wattsched.solving.engine import model_of
 
 GAP = 1e-6
 
 
-def by_highs(model: Path, answer: Path) -> None:
+def by_highs(model: Path, answer: Path, style: int = 0) -> None:
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.readModel(str(model))
     solver.run()
-    solver.writeSolution(str(answer), 0)
+    solver.writeSolution(str(answer), style)
 
 
 def by_scip(model: Path, answer: Path) -> None:
@@ -45,6 +47,10 @@ def by_cbc(model: Path, answer: Path) -> None:
     run("cbc", str(model), "-ratioGap", "0", "-solve", "-solution", str(answer))
 
 
+def by_cbc_with_rows(model: Path, answer: Path) -> None:
+    run("cbc", str(model), "-ratioGap", "0", "-solve", "-printingOptions", "all", "-solution", str(answer))
+
+
 def by_glpk(model: Path, answer: Path) -> None:
     run("glpsol", "--lp" if model.suffix == ".lp" else "--freemps", str(model), "-w", str(answer))
 
@@ -53,14 +59,58 @@ def by_glpk_report(model: Path, answer: Path) -> None:
     run("glpsol", "--lp" if model.suffix == ".lp" else "--freemps", str(model), "-o", str(answer))
 
 
-def run(*command: str) -> None:
+def run(*command: str) -> str:
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
-SOLVERS = {"highs": by_highs, "scip": by_scip, "cbc": by_cbc, "glpk": by_glpk, "glpk -o": by_glpk_report}
+SOLVERS = {
+    "highs": by_highs,
+    "highs table": partial(by_highs, style=1),
+    "highs sparse": partial(by_highs, style=4),
+    "glpk of highs -w": partial(by_highs, style=2),
+    "glpk of highs -o": partial(by_highs, style=3),
+    "scip": by_scip,
+    "cbc": by_cbc,
+    "cbc with rows": by_cbc_with_rows,
+    "glpk": by_glpk,
+    "glpk -o": by_glpk_report,
+}
+
+
+def highs_takes(model: Path, start: Path) -> bool:
+    solver, log = highspy.Highs(), start.with_suffix(".log")
+    solver.setOptionValue("log_to_console", False)
+    solver.setOptionValue("log_file", str(log))
+    solver.readModel(str(model))
+    solver.readSolution(str(start), 0)
+    solver.run()
+    return "MIP start solution is feasible" in log.read_text()
+
+
+def scip_takes(model: Path, start: Path) -> bool:
+    pyscipopt = pytest.importorskip("pyscipopt", reason="pyscipopt is not installed")
+    solver = pyscipopt.Model()
+    solver.hideOutput()
+    solver.readProblem(str(model))
+    solver.readSol(str(start))
+    return bool(solver.getNSols() == 1 and solver.checkSol(solver.getBestSol()))
+
+
+def cbc_takes(model: Path, start: Path) -> bool:
+    return "MIPStart provided solution with cost" in run("cbc", str(model), "-mipstart", str(start), "-solve")
+
+
+def glpk_takes(model: Path, start: Path) -> bool:
+    return "Writing MIP solution" in run(
+        "glpsol", "--freemps", str(model), "-r", str(start), "-o", f"{start}.told"
+    )
+
+
+TAKES = {"highs": highs_takes, "scip": scip_takes, "cbc": cbc_takes, "glpk": glpk_takes}
 
 INSTANCES = {
     "mckp": (("uniform", {"jobs": 6, "gpus": 8, "seed": 1}), None, None),
@@ -101,6 +151,36 @@ def test_what_others_find_is_checked_and_as_good(case, solver: str, form: str, t
     assert not check(instance, result).faults
     assert result.objective == pytest.approx(best.objective, rel=1e-5)
     assert result.proven_gap is not None
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*generated columns only")
+@pytest.mark.parametrize("form", TAKES)
+def test_others_start_from_our_decisions(case, form: str, tmp_path: Path) -> None:
+    instance, names, best = case
+    model, start = tmp_path / "model.mps", tmp_path / "start.sol"
+    model.write_text(wattsched.export_program(instance, "mps", **names))
+    if names["formulation"] in ("assignment", "time-indexed"):
+        with pytest.raises(ValueError, match="no point of the program that the formulation can name"):
+            wattsched.export_solution(instance, best, form, **names)
+        return
+    start.write_text(wattsched.export_solution(instance, best, form, **names))
+    assert TAKES[form](model, start)
+
+
+def test_a_decision_that_is_written_comes_back(tmp_path: Path) -> None:
+    instance = wattsched.generate("uniform", jobs=4, gpus=8, seed=1)
+    best, start = wattsched.solve(instance), tmp_path / "start.sol"
+    for form in FORMS:
+        start.write_text(wattsched.export_solution(instance, best, form))
+        assert import_solution(instance, start).objective == pytest.approx(best.objective)
+    with pytest.raises(ValueError, match="form: 'lindo' is not known"):
+        wattsched.export_solution(instance, best, "lindo")
+    other = wattsched.solve(wattsched.generate("uniform", jobs=5, gpus=8, seed=2))
+    with pytest.raises(ValueError, match="result: its decision is no point of the program"):
+        wattsched.export_solution(instance, other)
+    with pytest.raises(TypeError, match="result must be one with a decision of sizing"):
+        wattsched.export_solution(instance, best.model_copy(update={"decision": None}))
 
 
 @pytest.mark.slow

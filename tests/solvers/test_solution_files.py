@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
 from wattsched.formulations.program import Block
-from wattsched.solvers import highs
+from wattsched.solvers import highs, solution_files
 from wattsched.solvers.export import exported
 from wattsched.solvers.solution import Limits
-from wattsched.solvers.solution_files import read_solution
+from wattsched.solvers.solution_files import read_solution, write_solution
 
 from .programs import knapsack, programs
 
@@ -22,6 +22,22 @@ def raw_highs(names, x, cost):
     head = ["Model status", "Optimal", "", "# Primal solution values", "Feasible", f"Objective {cost!r}"]
     columns = [f"{name} {value!r}" for name, value in zip(names, x, strict=True)]
     return [*head, f"# Columns {len(x)}", *columns, "# Rows 1", "r 1", "", "# Dual solution values", "None"]
+
+
+def highs_sparse(names, x, cost):
+    head, rows = raw_highs(names, x, cost)[:6], [(i, v) for i, v in enumerate(x) if v]
+    return [*head, f"# Columns {-len(rows)}", *(f"{names[i]} {v!r} {i}" for i, v in rows), "# Rows 0"]
+
+
+def highs_table(names, x, cost):
+    """With a status and a dual, as of an LP, in some lines."""
+    head = "    Index Status        Lower        Upper       Primal         Dual  Type        Name"
+    lines = [
+        f"{i:9} {'BS' if i % 2 else '':4} {0:12} {1:12} {v:12.12g} {0 if i % 3 else '':>12}  Integer  {name}"
+        for i, (name, v) in enumerate(zip(names, x, strict=True))
+    ]
+    end = ["Rows", head.replace("Type        ", ""), "        0  1 1 1 r0", "", "Model status: Optimal", ""]
+    return ["Columns", head, *lines, *end, f"Objective value: {cost!r}"]
 
 
 def scip(names, x, cost):
@@ -63,8 +79,42 @@ def miplib(names, x, cost):
     return [f"=obj= {cost!r}", *(f"{name} {value!r}" for name, value in zip(names, x, strict=True) if value)]
 
 
+def cplex(names, x, cost):
+    rows = (
+        f'<variable name="{n}" index="{i}" value="{v!r}"/>'
+        for i, (n, v) in enumerate(zip(names, x, strict=True))
+    )
+    return [
+        '<?xml version = "1.0" encoding="UTF-8" standalone="yes"?>',
+        '<CPLEXSolution version="1.2">',
+        " <header",
+        '   problemName="model.lp"',
+        f'   objectiveValue="{cost!r}"',
+        '   solutionStatusValue="101"',
+        '   solutionStatusString="integer optimal solution"/>',
+        ' <linearConstraints><constraint name="r0" index="0" slack="0"/></linearConstraints>',
+        *(" <variables>", *rows, " </variables>"),
+        "</CPLEXSolution>",
+    ]
+
+
+def cplex_pool(names, x, cost):
+    head, *one = cplex(names, x, cost)
+    return [
+        head,
+        '<CPLEXSolutions version="1.2">',
+        *one,
+        *cplex(names, [0.0] * len(x), 0.0)[1:],
+        "</CPLEXSolutions>",
+    ]
+
+
 FORMS = {
     "highs": raw_highs,
+    "highs-sparse": highs_sparse,
+    "highs-table": highs_table,
+    "cplex": cplex,
+    "cplex-pool": cplex_pool,
     "scip": scip,
     "cbc": cbc,
     "glpk": glpk,
@@ -100,6 +150,22 @@ def test_points_are_read_back(form, data):
     assert not faults
     assert program.violation(point) <= 1e-9
     assert point[program.integer] == pytest.approx(x[program.integer])
+    assert program.objective(point) == pytest.approx(program.objective(x), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("form", solution_files.FORMS)
+@settings(max_examples=examples(25))
+@given(data=st.data())
+def test_what_is_written_is_read_back(form, data):
+    program = data.draw(programs)
+    x = optimum(program)
+    assume(x is not None)
+    table = exported(program)
+    text = write_solution(form, table, x, program.objective(x))
+    read = read_solution(text, [column.name for column in table.columns])
+    assert read.solver == form
+    point, faults = read.point(program, table)
+    assert not faults
     assert program.objective(point) == pytest.approx(program.objective(x), rel=1e-6, abs=1e-6)
 
 
@@ -155,9 +221,22 @@ def test_files_of_glpk_of_another_program_say_so_and_not_that_they_end_early(for
             read_solution(text, other)
 
 
+def test_rows_that_cbc_and_others_add_are_left_alone():
+    program = knapsack(3, 2)
+    table = exported(program)
+    text, names = written("cbc", program, optimum(program))
+    head, rest = text.split("\n", 1)
+    for name in (table.rows[0].name, f"{table.rows[0].name}_low"):
+        _, faults = read_solution(f"{head}\n0 {name} 1 0\n{rest}", names).point(program, table)
+        assert not faults
+
+
 NONE = {
     "highs": "Model status\nInfeasible\n\n# Primal solution values\nNone\n",
+    "highs-table": "Columns\n    Index Status Primal Name\n\nModel status: Infeasible\n",
     "scip": "solution status: infeasible\nno solution available\n",
+    "cplex": '<CPLEXSolution><header solutionStatusString="infeasible"/><variables/></CPLEXSolution>',
+    "cplex without values": "<CPLEXSolution><header/></CPLEXSolution>",
     "cbc": "Infeasible - objective value 3.0\n      0 x  1 0\n",
     "glpk": "s mip 1 1 n 0\ni 1 0\nj 1 0\ne o f\n",
     "glpk-report": "Problem: a\nStatus:     INTEGER UNDEFINED\nObjective:  cost = 0 (MINimum)\n",
@@ -165,6 +244,7 @@ NONE = {
 }
 
 
+CPLEX = '<CPLEXSolution><header objectiveValue="1"/><variables>{}</variables></CPLEXSolution>'
 HIGHS = "Model status\n{}\n\n# Primal solution values\nFeasible\nObjective {}\n# Columns {}\nx {}\n"
 
 
@@ -182,6 +262,21 @@ HIGHS = "Model status\n{}\n\n# Primal solution values\nFeasible\nObjective {}\n#
         ("s mip 1 1 o 1\nj 1 1\nj 1 1\n", "column 'x' stands there twice"),
         ("s mip 1 1 o 1\n", "the file ends early: 0 of 1 columns are there"),
         ("\n \n", "is empty"),
+        ("Columns\n Index Primal Name\n 0 1 y\n", "^column|ends early|not a column"),
+        (
+            "Columns\n    Index  Primal Name\n        0      xx x\n",
+            "column 'x': 'xx' is not a number, as HiGHS",
+        ),
+        (CPLEX.format('<variable name="x"/>'), "'x' is not a column and its value, as CPLEX writes them"),
+        (CPLEX.format('<variable name="x" value="inf"/>'), "column 'x' has no finite value: inf"),
+        (CPLEX.format('<variable name="x" value="1"/>' * 2), "column 'x' stands there twice"),
+        (CPLEX.format("<variable"), "it is no XML either"),
+        ('<!DOCTYPE x [<!ENTITY a "b">]>\n' + CPLEX.format("&a;"), "is no solution that is known here"),
+        (
+            '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]>\n' + CPLEX.format("&a;"),
+            "declarations of its own",
+        ),
+        ("<?xml version='1.0'?><other/>", "is no solution that is known here"),
     ],
 )
 def test_what_a_file_says_of_itself_is_believed_where_it_speaks_against_it(text, told):

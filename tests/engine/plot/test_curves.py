@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import wattsched
 from tests.strategies.effort import examples
 from wattsched import plot
+from wattsched.comparisons.compare import Comparison
 from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP
 from wattsched.results.result import Result, TerminationReport
@@ -101,6 +102,29 @@ def test_profiles_say_of_how_many_instances_under_which_limit_and_gap() -> None:
         wattsched.generate("uniform", jobs=3), settings=Settings(gap=0.01, time_limit_s=None)
     )
     assert plot.performance_profile(compared).get_xlabel().endswith("1 instance, gap 0.01")
+
+
+def test_gaps_of_a_comparison_are_bands_over_its_runs() -> None:
+    """The middle one of three runs is the line, and the last has no gap before 5 s."""
+    known = {"status": "optimal", "objective": 1.0}
+    runs = [
+        run_of("highs", f"p{i}", trajectory=((0.1, 2.0, None), (begin_s, 2.0, 1.0), (9.0, 2.0, 2.0)), **known)
+        for i, begin_s in enumerate((0.5, 1.0, 5.0))
+    ]
+    runs.append(run_of("cpsat", "p0", status="skipped"))
+    axes = plot.gap_over_time(Comparison(Settings(), runs, 0, {}))
+    (line,), (band,) = axes.lines, axes.collections
+    when, gaps = line.get_xdata(), line.get_ydata()
+    assert when.tolist()[:-1] == [0.1, 0.5, 1.0, 5.0, 9.0]
+    assert np.isnan(gaps[:2]).all()
+    assert gaps[2:].tolist() == [0.5, 0.5, 0.0, 0.0]
+    top = max(y for x, y in band.get_paths()[0].vertices if x < 4.0)
+    assert top == axes.get_ylim()[1]
+    assert axes.get_xlabel().endswith("median and 10 to 90 % of 3 runs")
+    nothing = run_of("highs", "p0", status="no_solution", solve_s=3.0)
+    assert plot.gap_over_time(Comparison(Settings(), [nothing], 0, {})).get_xlim() == (1.0, 10.0)
+    with pytest.raises(ValueError, match="a run at least that was not skipped"):
+        plot.gap_over_time(Comparison(Settings(), runs[-1:], 0, {}))
 
 
 def test_bands_go_from_the_least_to_the_most() -> None:
