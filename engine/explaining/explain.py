@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.sizing.decision import Decision
-from wattsched.instances.sizing.explanation import LINEAR, Cost, Explanation
+from wattsched.instances.sizing.explanation import LINEAR, Alternative, Cost, Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import LARGEST_WEIGHT
 from wattsched.reading.inputs import echo, meant
@@ -91,6 +92,29 @@ def explain(
         **told,
     )
     return found.model_copy(update={"sentence": sentence_of(found, round, of.decision)})
+
+
+def smaller_requests(
+    instance: Instance, answer: Result, job: str, *, restrictions: Collection[str], time_limit: float
+) -> list[Alternative]:
+    """Find changes of what a waiting job asks for with which it would start; none if it runs.
+
+    Parameters
+    ----------
+    restrictions : collection of str
+        Restrictions of the job that may be lifted, of `explanation.Restriction`.
+    time_limit : float
+        Wall-clock seconds.
+
+    Raises
+    ------
+    ValueError
+        As of `explain`.
+    """
+    of, report, _ = _decided(instance, answer, job)
+    if job in report.dropped or of.outcome[0][of.job]:
+        return []
+    return Alternatives(of, Timer(time_limit)).of_requests(restrictions)
 
 
 def _decided(instance: Any, answer: Any, job: str) -> tuple[DecidedRound, Report, float | None]:
