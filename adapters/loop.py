@@ -28,7 +28,7 @@ from wattsched.adapters.overdraw import (
     stops_to_fit,
 )
 from wattsched.adapters.quarantine import Clock
-from wattsched.adapters.reasons import EXPLAINED, ReasonsWritten, bounded, kind_of, ways_of
+from wattsched.adapters.reasons import EXPLAINED, ReasonsWritten, bounded, kind_of, smaller_size
 from wattsched.adapters.rounds import Plan, Policy, Reason, Report, UnansweredError, tell
 from wattsched.instances.errors import InputError
 from wattsched.serve.database import JournalError
@@ -382,18 +382,19 @@ class RoundLoop(ABC, Generic[ReportT]):
     def _write_reasons(self, load: Any, report: ReportT, until_s: float) -> None:
         """Say why jobs wait where they are looked up, as many as the policy allows, before a time.
 
-        What would let a job start is looked for in a part of that time, and only if its reason is written.
+        A smaller size with which a job would start is looked for in a part of that time, and only if its
+        reason is written.
         """
         waiting = {**report.waiting, **report.postponed}
         jobs = {key: (name, target) for key, name, target in self.listeners(load, waiting)}
         now_s = time.monotonic()
         explain_until_s = min(now_s + self.policy.explain_s, until_s)
-        until_s, ways = max(until_s, now_s + _WRITING_S), dict[Any, str]()
+        until_s, sizes = max(until_s, now_s + _WRITING_S), dict[Any, str]()
         for key in self.reasons.due({key: waiting[name] for key, (name, _) in jobs.items()}, now_s):
             name, target = jobs[key]
-            if name not in ways:
-                ways[name] = self._ways(name, waiting[name], explain_until_s - time.monotonic())
-            reason = bounded(waiting[name], ways[name])
+            if name not in sizes:
+                sizes[name] = self._size(name, waiting[name], explain_until_s - time.monotonic())
+            reason = bounded(waiting[name], sizes[name])
             if self.stop.is_set() or time.monotonic() > until_s:
                 break
             if self.actions is None or self.actions.write_reason(target, reason):
@@ -401,12 +402,12 @@ class RoundLoop(ABC, Generic[ReportT]):
                 if name in report.waiting:
                     report.waiting[name] = reason
 
-    def _ways(self, name: Any, reason: str, time_limit: float) -> str:
-        """Say what would let a job start that the decision of this round lets wait; '' if not found."""
+    def _size(self, name: Any, reason: str, time_limit: float) -> str:
+        """Say with which smaller size a job would start that the decision of this round lets wait; or ''."""
         if self._decision is None or kind_of(reason) not in EXPLAINED or time_limit <= 0.0:
             return ""
-        with suppress(Exception):  # a reason without ways is better than no round
-            return ways_of(self._decision, str(name), time_limit)
+        with suppress(Exception):  # a reason without it is better than no round
+            return smaller_size(self._decision, str(name), time_limit)
         return ""
 
     def _report_power(self, load: Any, then: Any, plan: Plan, cap: Cap, report: ReportT) -> None:

@@ -10,21 +10,17 @@ from collections.abc import Hashable, Mapping
 from typing import NamedTuple, TypeVar
 
 from wattsched.adapters.rounds import Reason
-from wattsched.explaining.explain import smaller_requests
-from wattsched.instances.sizing.explanation import Alternative
+from wattsched.explaining.explain import smaller_sizes
 from wattsched.reading.inputs import printable
 from wattsched.report.explanation import words_of
-from wattsched.report.wording import count
 from wattsched.sessions.session_decision import SessionDecision
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 AGAIN_S, SAME_KIND_S = 60.0, 600.0
 """Least seconds between two reasons of a job: of another kind, and of the same kind with other numbers."""
-LONGEST, MOST_WAYS = 200, 2
-"""Characters of a reason, and changes with which a job would start that it names."""
-RESTRICTIONS = ("gpu_counts", "frequencies_mhz", "power_limits_w", "batch_sizes")
-"""Lists of a job that its owner can make longer."""
+LONGEST = 200
+"""Characters of a reason."""
 EXPLAINED = ("room", "power", "quota", "order")
 """Kinds of reasons of jobs that the decision lets wait."""
 
@@ -82,20 +78,11 @@ def bounded(reason: str, more: str = "") -> Reason:
     return Reason(text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...", kind_of(reason))
 
 
-def ways_of(decision: SessionDecision, job: str, time_limit: float) -> str:
-    """Say with which other request a waiting job would start now; '' where none is found in time.
+def smaller_size(decision: SessionDecision, job: str, time_limit: float) -> str:
+    """Say with which smaller size a waiting job would start now; '' where none is found in time.
 
-    Only what the job's owner can change is told. Pools are none of it: they follow from nodes and partitions.
+    It is what the owner of a job can change. What else would help, more watts or a larger quota, follows from
+    the reason itself.
     """
-    found = smaller_requests(
-        decision.instance, decision.brief, job, restrictions=RESTRICTIONS, time_limit=time_limit
-    )
-    ways = [
-        count(_gpus(one, job), "GPU") if "gpu_counts" in one.change.lifted else words_of(one) for one in found
-    ]
-    return f"would start now with {', or with '.join(ways[:MOST_WAYS])}" if ways else ""
-
-
-def _gpus(one: Alternative, job: str) -> int:
-    """GPUs that a job has in an alternative."""
-    return sum(own.gpus for own in one.decision.jobs if own.job == job)
+    found = smaller_sizes(decision.instance, decision.brief, job, time_limit=time_limit)
+    return f"would start now with {words_of(found[0])}" if found else ""

@@ -48,7 +48,6 @@ SHARED: dict[str, dict[str, Any]] = {
     "change_cost": {"type": Number(0), "metavar": "C"},
     "lasting": {"type": Number(0, most=86_400), "metavar": "S"},
     "reasons": {"type": Whole(0, 10_000), "metavar": "N"},
-    "explain": {"type": Number(0, most=3_600), "metavar": "S"},
     "journal": {"metavar": "FILE"},
     "journal_quota": JOURNAL_QUOTA,
     "metrics": {"metavar": "[HOST:]PORT"},
@@ -87,8 +86,6 @@ class ClusterRounds(ABC):
         Start nothing that a cut announced for the next S seconds would stop.
     reasons : int
         Write why jobs wait where their owners see it, N of them in a round at most; 0 writes none.
-    explain : float
-        Seconds of a round to look for what would let these jobs start; 0 says only why they wait.
     journal : str, optional
         Write what was decided and done (SQLite).
     metrics : str, optional
@@ -116,7 +113,6 @@ class ClusterRounds(ABC):
     change_cost: float = 0.0
     lasting: float = 900.0
     reasons: int = 20
-    explain: float = 2.0
     journal: str | None = None
     journal_quota: float = 1000.0
     metrics: str | None = None
@@ -144,7 +140,6 @@ class ClusterRounds(ABC):
             "change_cost": self.change_cost,
             "apply": self.changes,
             "reasons": self.reasons,
-            "explain_s": self.explain,
         }
 
     def run(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -94,27 +93,19 @@ def explain(
     return found.model_copy(update={"sentence": sentence_of(found, round, of.decision)})
 
 
-def smaller_requests(
-    instance: Instance, answer: Result, job: str, *, restrictions: Collection[str], time_limit: float
-) -> list[Alternative]:
-    """Find changes of what a waiting job asks for with which it would start; none if it runs.
+def smaller_sizes(instance: Instance, answer: Result, job: str, *, time_limit: float) -> list[Alternative]:
+    """Find the largest size below what a waiting job asks for with which it would start; none if it runs.
 
-    Parameters
-    ----------
-    restrictions : collection of str
-        Restrictions of the job that may be lifted, of `explanation.Restriction`.
-    time_limit : float
-        Wall-clock seconds.
-
-    Raises
-    ------
-    ValueError
-        As of `explain`.
+    `time_limit` is in wall-clock seconds; a ValueError is raised as by `explain`.
     """
+    jobs = instance.by_column()
+    if jobs[jobs.place[job]].min_gpus is None:  # before anything that takes time
+        return []
     of, report, _ = _decided(instance, answer, job)
     if job in report.dropped or of.outcome[0][of.job]:
         return []
-    return Alternatives(of, Timer(time_limit)).of_requests(restrictions)
+    found = Alternatives(of, Timer(time_limit)).of_requests(())
+    return [one for one in found if one.change.min_gpus is not None]
 
 
 def _decided(instance: Any, answer: Any, job: str) -> tuple[DecidedRound, Report, float | None]:

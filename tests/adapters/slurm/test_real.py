@@ -215,7 +215,7 @@ def test_the_owner_reads_what_would_let_the_job_start(cluster: Any, rounds: Roun
     cluster.run("scontrol", "update", f"JobId={theirs}", "AdminComment=see ticket 12")
     users = now().jobs[first].comment
     report = rounds.round()
-    told = "needs 8 GPUs on one node, 2 are free on n1; would start now with 2 GPUs"
+    told = "needs 8 GPUs on one node, 2 are free on g1; would start now with 2 GPUs, fewer than it asks for"
     assert report.waiting[first] == told
     assert json.loads(now().jobs[first].admin_comment) == {"wattsched": {"waits": told}}
     assert now().jobs[first].comment == users
