@@ -85,4 +85,4 @@ def smaller_size(decision: SessionDecision, job: str, time_limit: float) -> str:
     the reason itself.
     """
     found = smaller_sizes(decision.instance, decision.brief, job, time_limit=time_limit)
-    return f"would start now with {words_of(found[0])}" if found else ""
+    return f"would start now with {words_of(found[0], job)}" if found else ""
