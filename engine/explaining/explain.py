@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from wattsched.explaining.alternatives import NOTHING, Alternatives, difference_of, document_of, proof_of
 from wattsched.explaining.rounds import DecidedRound
+from wattsched.explaining.start import expected_start, states_durations
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
@@ -38,6 +39,7 @@ def explain(
     job: str,
     *,
     time_limit: float | None = None,
+    durations: tuple[float, float] | None = None,
 ) -> Explanation:
     """Explain why a job of a round waits, and what would make it run at once.
 
@@ -51,6 +53,9 @@ def explain(
         Name of the job.
     time_limit : float, optional
         Wall-clock seconds; by default 10. What is not found by then is listed as `unanswered`.
+    durations : tuple of float, optional
+        Shortest and longest time that jobs take, as factors of what their options say: then the expected
+        start is looked for, too.
 
     Raises
     ------
@@ -62,6 +67,8 @@ def explain(
     TypeError
         For arguments of another type.
     """
+    low, high = durations or (1.0, 1.0)
+    require_range(0 < low <= high, "durations", "two positive factors, the shorter one first", durations)
     timer = Timer(seconds_of("time_limit", TIME_S if time_limit is None else time_limit))
     of, report, bound = _decided(instance, answer, job)
     round, search = of.instance, Alternatives(of, timer)
@@ -79,6 +86,10 @@ def explain(
             told |= {"state": "never", "proof": proof}
         else:
             search.unanswered.append("cost")
+    waits = told["state"] != "runs" and job not in report.dropped
+    if durations is not None and waits and states_durations(round):
+        told["start"] = expected_start(of, durations, timer)
+        search.unanswered += ["start"] if told["start"] is None else []
     if told["state"] != "runs" and not told["alternatives"]:
         search.unanswered.append("several")
     found = Explanation(

@@ -34,6 +34,7 @@ _ASKED = {
     "min_gpus": "fewer GPUs",
     "deadline_s": "a later deadline",
     "cost": "what it costs others",
+    "start": "when it is expected to start",
     "several": "changes of several kinds at once, of which no single one is enough",
 }
 
@@ -71,7 +72,7 @@ def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> s
         parts += [f"{job} {waits} for {_needs(found, instance, decision)}", *_goes_first(found, instance)]
         if found.state == "never":
             parts.append("to stop other jobs would not be enough")
-        parts += [*_ways(found), *_weight(found, instance)]
+        parts += [*_ways(found), *_weight(found, instance), *_start(found)]
     text = "; ".join(parts)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
@@ -97,6 +98,17 @@ def _weight(found: Explanation, instance: Instance) -> Iterator[str]:
             yield f"others are worth as much: with any weight above {number(own)} it would go first"
         else:
             yield f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first"
+
+
+def _start(found: Explanation) -> Iterator[str]:
+    """Yield when the job is expected to start, if that is known."""
+    if found.start is not None:
+        first, last = duration(found.start.earliest_s), duration(found.start.latest_s)
+        others = "no others come"
+        when = f"in {first} to {last}, if {others}"
+        if first == last:
+            when = f"in about {first}, if jobs take as long as expected and {others}"
+        yield f"it is expected to start {when}"
 
 
 def words_of(one: Alternative, job: str) -> str:
