@@ -28,8 +28,10 @@ from wattsched.adapters.overdraw import (
     stops_to_fit,
 )
 from wattsched.adapters.quarantine import Clock
-from wattsched.adapters.reasons import EXPLAINED, ReasonsWritten, bounded, kind_of, smaller_size
+from wattsched.adapters.reasons import EXPLAINED, ReasonsWritten, bounded, kind_of, smaller_size, start_text
 from wattsched.adapters.rounds import Plan, Policy, Reason, Report, UnansweredError, tell
+from wattsched.explaining.start import starts_by_limits
+from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
@@ -382,19 +384,20 @@ class RoundLoop(ABC, Generic[ReportT]):
     def _write_reasons(self, load: Any, report: ReportT, until_s: float) -> None:
         """Say why jobs wait where they are looked up, as many as the policy allows, before a time.
 
-        A smaller size with which a job would start is looked for in a part of that time, and only if its
-        reason is written.
+        When they start, and a smaller size with which they would start now, are looked for in a part of that
+        time, if there is anything to write.
         """
-        waiting = {**report.waiting, **report.postponed}
+        waiting, now_s = {**report.waiting, **report.postponed}, time.monotonic()
         jobs = {key: (name, target) for key, name, target in self.listeners(load, waiting)}
-        now_s = time.monotonic()
-        explain_until_s = min(now_s + self.policy.explain_s, until_s)
+        due = self.reasons.due({key: waiting[name] for key, (name, _) in jobs.items()}, now_s)
+        timer = Timer(max(0.0, min(self.policy.explain_s, until_s - now_s)))
+        starts = self._starts(load, timer.share(0.5)) if due else {}
         until_s, sizes = max(until_s, now_s + _WRITING_S), dict[Any, str]()
-        for key in self.reasons.due({key: waiting[name] for key, (name, _) in jobs.items()}, now_s):
+        for key in due:
             name, target = jobs[key]
             if name not in sizes:
-                sizes[name] = self._size(name, waiting[name], explain_until_s - time.monotonic())
-            reason = bounded(waiting[name], sizes[name])
+                sizes[name] = self._size(name, waiting[name], timer)
+            reason = bounded(waiting[name], sizes[name], starts.get(str(name), ""))
             if self.stop.is_set() or time.monotonic() > until_s:
                 break
             if self.actions is None or self.actions.write_reason(target, reason):
@@ -402,12 +405,23 @@ class RoundLoop(ABC, Generic[ReportT]):
                 if name in report.waiting:
                     report.waiting[name] = reason
 
-    def _size(self, name: Any, reason: str, time_limit: float) -> str:
-        """Say with which smaller size a job would start that the decision of this round lets wait; or ''."""
-        if self._decision is None or kind_of(reason) not in EXPLAINED or time_limit <= 0.0:
-            return ""
+    def _starts(self, load: Any, timer: Timer) -> dict[str, str]:
+        """Say when jobs that the decision of this round lets wait start, where limits of time tell."""
+        limits_s = self.limits_s(load)
+        if self._decision is None or not limits_s or timer.over():
+            return {}
+        instance, decision = self._decision.instance, self._decision.brief.decision
         with suppress(Exception):  # a reason without it is better than no round
-            return smaller_size(self._decision, str(name), time_limit)
+            found = starts_by_limits(instance, decision, limits_s, timer)
+            return {name: start_text(load.site.time_s + seconds) for name, seconds in found.items()}
+        return {}
+
+    def _size(self, name: Any, reason: str, timer: Timer) -> str:
+        """Say with which smaller size a job would start that the decision of this round lets wait; or ''."""
+        if self._decision is None or kind_of(reason) not in EXPLAINED or timer.over():
+            return ""
+        with suppress(Exception):  # as above
+            return smaller_size(self._decision, str(name), timer.remaining_s() or 0.0)
         return ""
 
     def _report_power(self, load: Any, then: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
@@ -496,6 +510,10 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def give_back(self) -> dict[Any, str]:
         """Leave our jobs to the scheduler, and return them, with why where it refused."""
+
+    def limits_s(self, load: Any) -> Mapping[str, float]:
+        """Return the seconds that jobs may still run, or may once they start, by their names in a session."""
+        return {}
 
     @abstractmethod
     def listeners(self, load: Any, waiting: Collection[Any]) -> Iterator[tuple[Any, Any, Any]]:

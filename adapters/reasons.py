@@ -7,6 +7,8 @@ are written in a round that neither the scheduler nor the round notices, however
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from datetime import UTC, datetime
+from math import ceil
 from typing import NamedTuple, TypeVar
 
 from wattsched.adapters.rounds import Reason
@@ -71,9 +73,11 @@ def kind_of(reason: str) -> str:
     return getattr(reason, "kind", "postponed")
 
 
-def bounded(reason: str, more: str = "") -> Reason:
-    """Return a reason as it is written, on one line; `more` is added where there is room for all of it."""
-    text = f"{reason}; {more}" if more and len(f"{reason}; {more}") <= LONGEST else reason
+def bounded(reason: str, *more: str) -> Reason:
+    """Return a reason as it is written, on one line; of `more` each is added where there is room for it."""
+    text = reason
+    for part in filter(None, more):
+        text = f"{text}; {part}" if len(f"{text}; {part}") <= LONGEST else text
     text = printable(text)
     return Reason(text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...", kind_of(reason))
 
@@ -86,3 +90,9 @@ def smaller_size(decision: SessionDecision, job: str, time_limit: float) -> str:
     """
     found = smaller_sizes(decision.instance, decision.brief, job, time_limit=time_limit)
     return f"would start now with {words_of(found[0], job)}" if found else ""
+
+
+def start_text(time_s: float) -> str:
+    """Say until when a job is expected to start, a time since 1970, as a local time to the minute."""
+    when = datetime.fromtimestamp(ceil(time_s / 60) * 60, UTC).astimezone()
+    return f"expected to start by {when:%Y-%m-%dT%H:%M} if no others come"

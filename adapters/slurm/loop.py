@@ -353,6 +353,12 @@ class Rounds(RoundLoop[Report]):
         found: dict[int, str] = self.actions.give_back(self.seen().jobs.values(), self.policy.ours)
         return found
 
+    def limits_s(self, load: Load) -> dict[str, float]:
+        """Return the seconds of time limits that jobs have left; those without a limit are left out."""
+        now_s, jobs = load.site.time_s, load.site.jobs.values()
+        left = {job.id: job.limit_s - (now_s - job.start_s if job.on_nodes else 0.0) for job in jobs}
+        return {str(number): max(0.0, seconds) for number, seconds in left.items() if seconds < math.inf}
+
     def listeners(self, load: Load, waiting: Collection[int]) -> Iterator[tuple[int, int, SlurmJob]]:
         """Yield the jobs that wait, each as whom to tell why; the oldest first."""
         for number in sorted(waiting):

@@ -6,7 +6,8 @@ again each time that a job is complete, without it, and with what is left of the
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Collection, Mapping
+from math import ceil, isfinite
 
 import numpy as np
 
@@ -46,30 +47,66 @@ def expected_start(of: DecidedRound, durations: tuple[float, float], timer: Time
     durations : tuple of float
         Shortest and longest time that jobs take, as factors of what their options say.
     """
-    found = [_seconds_to_start(of, factor, timer.share(0.5)) for factor in sorted({*durations})]
-    seconds = [one for one in found if one is not None]
-    return Start(earliest_s=min(seconds), latest_s=max(seconds)) if len(seconds) == len(found) else None
+    name, found = of.known.jobs.names[of.job], list[float]()
+    for factor in sorted({*durations}):
+        starts = _starts(of, [name], timer.share(0.5), factor=factor)
+        if name not in starts:
+            return None
+        found.append(starts[name])
+    return Start(earliest_s=min(found), latest_s=max(found))
 
 
-def _seconds_to_start(of: DecidedRound, factor: float, timer: Timer) -> float | None:
-    """Return the seconds until a job runs if jobs take so many times as long as their options say."""
-    name, now_s = of.known.jobs.names[of.job], 0.0
-    while not timer.over():
-        runs, completion_s = of.outcome
-        if runs[of.job]:
-            return now_s
+def starts_by_limits(
+    instance: Instance, decision: Decision, limits_s: Mapping[str, float], timer: Timer
+) -> dict[str, float]:
+    """Return in how many seconds waiting jobs start if every job takes all the time that it may.
+
+    Parameters
+    ----------
+    limits_s : mapping of str to float
+        Seconds that each job may still run, or may run once it starts. Jobs without a limit never end.
+
+    Returns
+    -------
+    dict of str to float
+        Only the jobs that are found to start before the time is over.
+    """
+    of = DecidedRound(instance.model_copy(update={"jobs": instance.by_column()}), decision, 0)
+    return _starts(of, decision.waiting, timer, limits_s=limits_s)
+
+
+def _starts(
+    of: DecidedRound,
+    waiting: Collection[str],
+    timer: Timer,
+    *,
+    factor: float = 1.0,
+    limits_s: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Continue a round until some waiting jobs run; return the seconds until each of those that do.
+
+    Jobs take so many times as long as their options say, or else all of their limits.
+    """
+    now_s, found, left = 0.0, dict[str, float](), None if limits_s is None else dict(limits_s)
+    while True:
+        names, (runs, completion_s) = of.known.jobs.names, of.outcome
+        running = [names[j] for j in np.flatnonzero(runs)]
+        found |= dict.fromkeys((name for name in running if name in waiting and name not in found), now_s)
         left_s = completion_s * factor
-        if not runs.any():
-            return None  # it never does
-        step_s = of.instance.round_s * ceil(left_s.min() / of.instance.round_s * (1 - _DONE))
+        if left is not None:
+            left_s[runs] = [left.get(name, np.inf) for name in running]
+        next_s = float(left_s.min(initial=np.inf))
+        if timer.over() or len(found) == len(waiting) or not isfinite(next_s):
+            return found
+        step_s = of.instance.round_s * max(1, ceil(next_s / of.instance.round_s * (1 - _DONE)))
+        if left is not None:
+            left |= {name: left[name] - step_s for name in running if name in left}
         round = _continued(of.instance, of.decision, np.minimum(1.0, step_s / left_s), step_s)
         limits = Limits(gap=_GAP, time_s=timer.remaining_s())
         result = answered(Call(round, (None, "auto", None), limits, of_session=True))
         if result.decision is None:
-            return None
-        now_s += step_s
-        of = DecidedRound(round, result.decision, round.by_column().place[name])
-    return None
+            return found
+        now_s, of = now_s + step_s, DecidedRound(round, result.decision, 0)
 
 
 def _continued(instance: Instance, decision: Decision, done: FloatArray, step_s: float) -> Instance:

@@ -19,7 +19,9 @@ import wattsched
 from tests.brute_force.sizing_explanations import WAITING_COUNTS, Row, Truth, random_round
 from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, sleeping, small_instances
+from wattsched.explaining.start import starts_by_limits
 from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.explanation import Alternative, Change, Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import verdict_on_explanation
@@ -232,6 +234,11 @@ def test_the_expected_start_follows_from_the_work_that_is_left() -> None:
     assert found.sentence.endswith("it is expected to start in 25 min to 50 min, if no others come")
     assert (faults_of(instance, result, found), found.unanswered) == ([], [])
     assert wattsched.explain(instance, result, "train").start is None
+    # By limits of time, the first of two that is over lets nobody start; the second one does.
+    limits_s = {"a": 1000.0, "b": 1500.0, "short": 600.0}
+    starts = starts_by_limits(instance, result.decision, limits_s, Timer(60.0))
+    assert starts == {"short": 1500.0, "train": 2100.0}
+    assert starts_by_limits(instance, result.decision, {"a": 1000.0}, Timer(60.0)) == {}
     # Nothing is expected where no work is stated.
     without = [{name: value for name, value in one.items() if name != "remaining_work"} for one in jobs]
     instance = Instance.model_validate({**known, "jobs": without})
