@@ -50,7 +50,7 @@ class Policy:
     reasons : int
         Reasons why jobs wait that are written in a round at most.
     explain_s : float
-        Seconds of a round, after all is done, to look for smaller sizes with which these jobs would start.
+        Seconds of a round, after all is done, to look for when these jobs start, and on which smaller size.
     """
 
     objective: str = "work-value"

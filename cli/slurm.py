@@ -38,7 +38,7 @@ class SlurmRounds(ClusterRounds):
     record : str, optional
         Save what Slurm says (.json).
     explain : float
-        Seconds of a round to look for a smaller size with which a job would start now; 0 does not look.
+        Seconds of a round to look for when jobs start, and a smaller size with which they would now.
     start_within : float
         Seconds after which a released job that has not started is held again.
     recount : float, optional

@@ -23,7 +23,7 @@ from wattsched.solving.call import Call
 from wattsched.solving.engine import answered
 from wattsched.topology.arrays import FloatArray
 
-_GAP = 1e-3
+_GAP = 1e-2
 """Gap of the later decisions."""
 _DONE = 1e-9
 """Part of a job's work that counts as none."""
