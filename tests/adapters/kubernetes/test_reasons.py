@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,28 @@ def test_hostile_names_are_printable_and_bounded(cluster: Noting) -> None:
     ((_, message),) = cluster.events
     assert message.isprintable()
     assert len(message) <= LONGEST + len("waits: ")
+
+
+def test_writing_ends_with_the_time_of_the_round(cluster: Noting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event takes a second of the four that a round has."""
+    now_s = [1000.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now_s[0])
+    cluster.budget.power_w = 1.0
+    for i in range(10):
+        cluster.submit(f"p{i}")
+    rounds = cluster.rounds()
+    rounds.policy = replace(rounds.policy, every_s=4.0)
+    write = cluster.write_event
+
+    def slow(namespace: str, event: dict[str, Any]) -> None:
+        now_s[0] += 1.0
+        write(namespace, event)
+
+    monkeypatch.setattr(cluster, "write_event", slow)
+    assert rounds.round().took_s < 1.0
+    first = [name for name, _ in cluster.events]
+    assert 4 <= len(first) <= 5
+    # The next round goes on with those that have none.
+    rounds.round()
+    names = [name for name, _ in cluster.events]
+    assert len(names) == len({*names}) > len(first)
