@@ -401,9 +401,10 @@ class RoundLoop(ABC, Generic[ReportT]):
             if self.stop.is_set() or time.monotonic() > until_s:
                 break
             if self.actions is None or self.actions.write_reason(target, reason):
-                self.reasons.note(key, waiting[name], now_s)
-                if name in report.waiting:
-                    report.waiting[name] = reason
+                self.reasons.note(key, waiting[name], reason, now_s)
+        for key, (name, _) in jobs.items():
+            if name in report.waiting:
+                report.waiting[name] = self.reasons.text_of(key, waiting[name])
 
     def _starts(self, load: Any, timer: Timer) -> dict[str, str]:
         """Say when jobs that the decision of this round lets wait start, where limits of time tell."""

@@ -28,8 +28,8 @@ EXPLAINED = ("room", "power", "quota", "order")
 
 
 class _Written(NamedTuple):
-    kind: str
     reason: str
+    text: Reason
     time_s: float
 
 
@@ -60,12 +60,17 @@ class ReasonsWritten:
         """True if a job has no reason yet, or another one than was written some time ago."""
         if (last := self._last.get(key)) is None:
             return True
-        pause_s = SAME_KIND_S if last.kind == kind_of(reason) else AGAIN_S
+        pause_s = SAME_KIND_S if last.text.kind == kind_of(reason) else AGAIN_S
         return last.reason != reason and now_s >= last.time_s + pause_s
 
-    def note(self, key: Hashable, reason: str, now_s: float) -> None:
-        """Note that a job's reason was written, perhaps with more words."""
-        self._last[key] = _Written(kind_of(reason), reason, now_s)
+    def note(self, key: Hashable, reason: str, text: Reason, now_s: float) -> None:
+        """Note that a job's reason was written, in the words of a text."""
+        self._last[key] = _Written(reason, text, now_s)
+
+    def text_of(self, key: Hashable, reason: str) -> str:
+        """Return the words in which a job's reason was written, or the reason if another one was."""
+        last = self._last.get(key)
+        return last.text if last is not None and last.reason == reason else reason
 
 
 def kind_of(reason: str) -> str:

@@ -32,7 +32,7 @@ def test_what_is_written_is_news_and_never_too_much(
                 last, then_s = known[key]
                 assert last != why[key]
                 assert now_s - then_s >= (SAME_KIND_S if last.kind == why[key].kind else AGAIN_S)
-            written.note(key, why[key], now_s)
+            written.note(key, why[key], why[key], now_s)
             known[key] = why[key], now_s
         # Whoever has none goes before whoever has one.
         without = [key for key in why if key not in known]
@@ -45,7 +45,7 @@ def test_of_5000_jobs_each_has_its_turn_though_all_reasons_change() -> None:
         why = {job: Reason(f"{number}", "power" if number % 2 else "room") for job in range(5_000)}
         due = written.due(why, 30.0 * number)
         for key in due:
-            written.note(key, why[key], 30.0 * number)
+            written.note(key, why[key], why[key], 30.0 * number)
         seen |= {*due}
         counts.append(len(due))
     assert (len(seen), max(counts)) == (5_000, 20)

@@ -231,7 +231,8 @@ def test_the_owner_reads_what_would_let_the_job_start(cluster: Any, rounds: Roun
     # Nothing is written again where nothing has changed.
     assert rounds.actions is not None
     rounds.actions.write_reason = lambda *_: pytest.fail("a reason was written twice")  # type: ignore[method-assign]
-    assert theirs in rounds.round().waiting
+    again = rounds.round().waiting
+    assert (again[first], theirs in again) == (report.waiting[first], True)
 
 
 def test_nodes_that_a_job_asks_for_are_kept_also_when_it_was_requeued(cluster: Any, rounds: Rounds) -> None:
