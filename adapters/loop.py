@@ -28,9 +28,8 @@ from wattsched.adapters.overdraw import (
     stops_to_fit,
 )
 from wattsched.adapters.quarantine import Clock
-from wattsched.adapters.reasons import EXPLAINED, ReasonsWritten, bounded, kind_of, smaller_size, start_text
+from wattsched.adapters.reasons import ReasonsWritten, additions, bounded
 from wattsched.adapters.rounds import Plan, Policy, Reason, Report, UnansweredError, tell
-from wattsched.explaining.start import starts_by_limits
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.serve.database import JournalError
@@ -391,39 +390,22 @@ class RoundLoop(ABC, Generic[ReportT]):
         jobs = {key: (name, target) for key, name, target in self.listeners(load, waiting)}
         due = self.reasons.due({key: waiting[name] for key, (name, _) in jobs.items()}, now_s)
         timer = Timer(max(0.0, min(self.policy.explain_s, until_s - now_s)))
-        starts = self._starts(load, timer.share(0.5)) if due else {}
-        until_s, sizes = max(until_s, now_s + _WRITING_S), dict[Any, str]()
+        until_s, more = max(until_s, now_s + _WRITING_S), dict[str, tuple[str, ...]]()
+        if self._decision is not None and due:
+            names, time_s = {str(jobs[key][0]) for key in due}, load.site.time_s
+            with suppress(Exception):  # reasons alone are better than no round
+                more = additions(self._decision, names, self.limits_s(load), time_s, timer)
         for key in due:
             name, target = jobs[key]
-            if name not in sizes:
-                sizes[name] = self._size(name, waiting[name], timer)
-            reason = bounded(waiting[name], sizes[name], starts.get(str(name), ""))
+            reason = bounded(waiting[name], *more.get(str(name), ()))
             if self.stop.is_set() or time.monotonic() > until_s:
                 break
-            if self.actions is None or self.actions.write_reason(target, reason):
-                self.reasons.note(key, waiting[name], reason, now_s)
+            if self.actions is not None and not self.actions.write_reason(target, reason):
+                break
+            self.reasons.note(key, waiting[name], reason, now_s)
         for key, (name, _) in jobs.items():
             if name in report.waiting:
                 report.waiting[name] = self.reasons.text_of(key, waiting[name])
-
-    def _starts(self, load: Any, timer: Timer) -> dict[str, str]:
-        """Say when jobs that the decision of this round lets wait start, where limits of time tell."""
-        limits_s = self.limits_s(load)
-        if self._decision is None or not limits_s or timer.over():
-            return {}
-        instance, decision = self._decision.instance, self._decision.brief.decision
-        with suppress(Exception):  # a reason without it is better than no round
-            found = starts_by_limits(instance, decision, limits_s, timer)
-            return {name: start_text(load.site.time_s + seconds) for name, seconds in found.items()}
-        return {}
-
-    def _size(self, name: Any, reason: str, timer: Timer) -> str:
-        """Say with which smaller size a job would start that the decision of this round lets wait; or ''."""
-        if self._decision is None or kind_of(reason) not in EXPLAINED or timer.over():
-            return ""
-        with suppress(Exception):  # as above
-            return smaller_size(self._decision, str(name), timer.remaining_s() or 0.0)
-        return ""
 
     def _report_power(self, load: Any, then: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
         """Report the draw, and raise an alarm where it exceeds a cap though no more may be stopped."""

@@ -204,12 +204,7 @@ def undecided(plan: Plan, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str
     return [job for job in jobs if "current" not in job and job["name"] not in starting]
 
 
-def why_waiting(
-    needs: Iterable[Need],
-    left: Mapping[str, Left],
-    quota: str = "",
-    seen: str = "",
-) -> Reason:
+def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = "", seen: str = "") -> Reason:
     """Say why none of the options of a job started, by their `needs`, or else by its `quota`.
 
     Jobs that go first are named if their names begin with what the owner may see, and only counted otherwise.

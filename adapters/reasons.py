@@ -6,13 +6,15 @@ are written in a round that neither the scheduler nor the round notices, however
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import UTC, datetime
 from math import ceil
 from typing import NamedTuple, TypeVar
 
 from wattsched.adapters.rounds import Reason
 from wattsched.explaining.explain import smaller_sizes
+from wattsched.explaining.start import starts_by_limits
+from wattsched.formulations.timer import Timer
 from wattsched.reading.inputs import printable
 from wattsched.report.explanation import words_of
 from wattsched.sessions.session_decision import SessionDecision
@@ -23,8 +25,6 @@ AGAIN_S, SAME_KIND_S = 60.0, 600.0
 """Least seconds between two reasons of a job: of another kind, and of the same kind with other numbers."""
 LONGEST = 200
 """Characters of a reason."""
-EXPLAINED = ("room", "power", "quota", "order")
-"""Kinds of reasons of jobs that the decision lets wait."""
 
 
 class _Written(NamedTuple):
@@ -87,17 +87,31 @@ def bounded(reason: str, *more: str) -> Reason:
     return Reason(text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...", kind_of(reason))
 
 
-def smaller_size(decision: SessionDecision, job: str, time_limit: float) -> str:
-    """Say with which smaller size a waiting job would start now; '' where none is found in time.
+def additions(
+    decision: SessionDecision, jobs: Iterable[str], limits_s: Mapping[str, float], time_s: float, timer: Timer
+) -> dict[str, tuple[str, ...]]:
+    """Return what follows reasons of waiting jobs: with which smaller size each would start now, and when.
 
-    It is what the owner of a job can change. What else would help, more watts or a larger quota, follows from
-    the reason itself.
+    A smaller size is what the owner of a job can change; that more watts or a larger quota would help follows
+    from the reason. When a job starts follows from limits of time, in seconds from `time_s` on (since 1970).
     """
-    found = smaller_sizes(decision.instance, decision.brief, job, time_limit=time_limit)
+    if timer.over():
+        return {}
+    instance, known = decision.instance, decision.brief.decision
+    starts_s = starts_by_limits(instance, known, limits_s, timer.share(0.5)) if limits_s else {}
+    when = {job: _start_text(time_s + seconds) for job, seconds in starts_s.items()}
+    return {job: (_smaller_size(decision, job, timer), when.get(job, "")) for job in jobs}
+
+
+def _smaller_size(decision: SessionDecision, job: str, timer: Timer) -> str:
+    """Say with which smaller size a waiting job would start now; '' where none is found in time."""
+    if timer.over() or job not in decision.instance.by_column().place:
+        return ""
+    found = smaller_sizes(decision.instance, decision.brief, job, time_limit=timer.remaining_s() or 0.0)
     return f"would start now with {words_of(found[0], job)}" if found else ""
 
 
-def start_text(time_s: float) -> str:
+def _start_text(time_s: float) -> str:
     """Say until when a job is expected to start, a time since 1970, as a local time to the minute."""
     when = datetime.fromtimestamp(ceil(time_s / 60) * 60, UTC).astimezone()
     return f"expected to start by {when:%Y-%m-%dT%H:%M} if no others come"

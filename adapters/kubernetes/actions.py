@@ -123,7 +123,7 @@ class Actions:
         """Publish the decision on pods that wait: to nobody, as we bind them ourselves."""
 
     def write_reason(self, pod: KubePod, reason: str) -> bool:
-        """Write an event that says why a pod waits; True if done, or certainly refused."""
+        """Write an event that says why a pod waits; False where the API server did not answer."""
         try:
             self.api.write_event(pod.namespace, _event(pod, reason))
         except KubernetesError as error:

@@ -178,16 +178,20 @@ class Actions:
                     file.unlink(missing_ok=True)
 
     def write_reason(self, job: SlurmJob, reason: str) -> bool:
-        """Write why a held job waits into its admin comment, beside what is there of ours; True if done."""
+        """Write why a held job waits into its admin comment, beside what is there of ours.
+
+        False where nothing may be changed now; a refusal by Slurm is passed over.
+        """
         said = marked(job.admin_comment) or {}
-        if said.get("waits") == reason:
-            return True
-        comment = json.dumps({MARK: {**said, "waits": reason}})
-        with suppress(SlurmError):
-            self.require()
-            ask("scontrol", "update", f"JobId={job.id}", f"AdminComment={comment}", timeout_s=_WRITE_S)
-            return True
-        return False
+        if said.get("waits") != reason:
+            try:
+                self.require()
+            except SlurmError:
+                return False
+            comment = json.dumps({MARK: {**said, "waits": reason}})
+            with suppress(SlurmError):
+                ask("scontrol", "update", f"JobId={job.id}", f"AdminComment={comment}", timeout_s=_WRITE_S)
+        return True
 
     def _ask_of_job(
         self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
