@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Event
 from typing import Any, ClassVar, Generic, TypeVar
@@ -28,14 +28,19 @@ from wattsched.adapters.overdraw import (
     stops_to_fit,
 )
 from wattsched.adapters.quarantine import Clock
+from wattsched.adapters.reasons import ReasonsWritten, additions, bounded
 from wattsched.adapters.rounds import Plan, Policy, Reason, Report, UnansweredError, tell
+from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
 from wattsched.serve.recorded import RecordedSession
+from wattsched.sessions.session_decision import SessionDecision
 
 _WATCH_S = 0.5
 """Seconds between two looks at the cap while a decision is made."""
+_WRITING_S = 2.0
+"""Seconds that writing why jobs wait has in any case, in a round that has taken all its time."""
 _ATTEMPTS = 3
 """Decisions at most, after the first one, until the margins of what they start fit below the caps."""
 _SHORT = Reason("an announced cut would stop it soon after its start: waits for the cut", "cut")
@@ -90,6 +95,8 @@ class RoundLoop(ABC, Generic[ReportT]):
         self.session.goes_on = True  # the cap is kept also where nothing can be written
         self.actions = actions(self.session) if actions is not None and policy.apply else None
         self.correction: Correction | None = None
+        self.reasons = ReasonsWritten(policy.reasons)
+        self._decision: SessionDecision | None = None  # of this round
         # Caps of the last round; infinite by the names of those that readings exceed in spite of all.
         self._kept_w, self.failing = dict[str, float](), dict[str, float]()
         # What the last decision was told of jobs, also by the process before us.
@@ -103,15 +110,14 @@ class RoundLoop(ABC, Generic[ReportT]):
         while not self.stop.is_set():
             begun = time.monotonic()
             try:
-                report = self.round()
-                report.took_s = time.monotonic() - begun
-                yield report
+                yield self.round()
             except (UnansweredError, InputError) as error:
                 yield error
             self.stop.wait(max(0.0, self.policy.every_s - (time.monotonic() - begun)))
 
     def round(self) -> ReportT:
         """Do one round; an `UnansweredError` or `InputError` if the cluster or a file cannot be used."""
+        begun_s, self._decision = time.monotonic(), None
         try:
             load = self.look()
         finally:
@@ -143,6 +149,8 @@ class RoundLoop(ABC, Generic[ReportT]):
             self.end_round(load, report)
             then = load.without_leaving
         self._report_power(load, then, plan, cap, report)
+        report.took_s = time.monotonic() - begun_s
+        self._write_reasons(load, report, begun_s + self.policy.every_s)
         return report
 
     def _enforce_cap(self, load: Any, cap: Cap, report: ReportT) -> Any:
@@ -320,7 +328,8 @@ class RoundLoop(ABC, Generic[ReportT]):
         with self._cancel_on_cut(round.load):
             made = self.session.solve(deadline_s=round.clock.left_s)
         report.take(made)
-        return made.decision if made.decision.solved else None
+        self._decision = made.decision if made.decision.solved else None
+        return self._decision
 
     @contextmanager
     def _cancel_on_cut(self, load: Any) -> Iterator[None]:
@@ -370,6 +379,33 @@ class RoundLoop(ABC, Generic[ReportT]):
                 why = str(error)
             if why:
                 report.postponed[start.name] = why
+
+    def _write_reasons(self, load: Any, report: ReportT, until_s: float) -> None:
+        """Say why jobs wait where they are looked up, as many as the policy allows, before a time.
+
+        When they start, and a smaller size with which they would start now, are looked for in a part of that
+        time, if there is anything to write.
+        """
+        waiting, now_s = {**report.waiting, **report.postponed}, time.monotonic()
+        jobs = {key: (name, target) for key, name, target in self.listeners(load, waiting)}
+        due = self.reasons.due({key: waiting[name] for key, (name, _) in jobs.items()}, now_s)
+        timer = Timer(max(0.0, min(self.policy.explain_s, until_s - now_s)))
+        until_s, more = max(until_s, now_s + _WRITING_S), dict[str, tuple[str, ...]]()
+        if self._decision is not None and due:
+            names, time_s = {str(jobs[key][0]) for key in due}, load.site.time_s
+            with suppress(Exception):  # reasons alone are better than no round
+                more = additions(self._decision, names, self.limits_s(load), time_s, timer)
+        for key in due:
+            name, target = jobs[key]
+            reason = bounded(waiting[name], *more.get(str(name), ()))
+            if self.stop.is_set() or time.monotonic() > until_s:
+                break
+            if self.actions is not None and not self.actions.write_reason(target, reason):
+                break
+            self.reasons.note(key, waiting[name], reason, now_s)
+        for key, (name, _) in jobs.items():
+            if name in report.waiting:
+                report.waiting[name] = self.reasons.text_of(key, waiting[name])
 
     def _report_power(self, load: Any, then: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
         """Report the draw, and raise an alarm where it exceeds a cap though no more may be stopped."""
@@ -457,6 +493,17 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def give_back(self) -> dict[Any, str]:
         """Leave our jobs to the scheduler, and return them, with why where it refused."""
+
+    def limits_s(self, load: Any) -> Mapping[str, float]:
+        """Return the seconds that jobs may still run, or may once they start, by their names in a session."""
+        return {}
+
+    @abstractmethod
+    def listeners(self, load: Any, waiting: Collection[Any]) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield whom to tell why jobs wait: a key, the job's name in `waiting`, and what its reason goes to.
+
+        Those that have waited longest come first.
+        """
 
     @abstractmethod
     def end_round(self, load: Any, report: ReportT) -> None:

@@ -13,7 +13,7 @@ from wattsched.adapters.rounds import Plan, Reason
 from wattsched.instances.gpu_parts import host_of
 from wattsched.instances.sizing.tenants import Tenant, cohorts_of
 from wattsched.instances.units import J_PER_KWH
-from wattsched.reading.inputs import listed
+from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
 from wattsched.sessions.session_decision import SessionDecision
 
@@ -144,7 +144,7 @@ class Left:
 
     Attributes
     ----------
-    free : list of int
+    free : dict of str to int
         Free GPUs of each node that takes jobs.
     caps : dict of str to tuple of float
         What draws through each cap that its nodes are under, '' for the site: its watts, and the cap.
@@ -152,13 +152,13 @@ class Left:
         Jobs that start there.
     """
 
-    free: list[int] = field(default_factory=list)
+    free: dict[str, int] = field(default_factory=dict)
     caps: dict[str, tuple[float, float]] = field(default_factory=dict)
     first: list[str] = field(default_factory=list)
 
     def holds(self, gpus: int) -> int:
         """Return the number of times that so many GPUs are free on one node."""
-        return sum(free // gpus for free in self.free)
+        return sum(free // gpus for free in self.free.values())
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,8 @@ def left_of(
             caps[node][f"'{domain.name}'"] = drawn_w[domain.name], cap_of[domain.name]
     for node, pool in pools.items():
         left = found.setdefault(pool, Left(caps=caps[node]))
-        left.free += [free[node]] if node in free else []
+        if node in free:
+            left.free[node] = free[node]
     for name, nodes in starts:
         for pool in {pools[node] for node in nodes}:
             found[pool].first.append(name)
@@ -203,8 +204,11 @@ def undecided(plan: Plan, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str
     return [job for job in jobs if "current" not in job and job["name"] not in starting]
 
 
-def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = "") -> Reason:
-    """Say why none of the options of a job started, by their `needs`, or else by its `quota`."""
+def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = "", seen: str = "") -> Reason:
+    """Say why none of the options of a job started, by their `needs`, or else by its `quota`.
+
+    Jobs that go first are named if their names begin with what the owner may see, and only counted otherwise.
+    """
     needs = [one for one in needs if one.pool in left]
     fitting = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
     over = [excess for need in fitting if (excess := _over(need, left[need.pool]))]
@@ -219,18 +223,32 @@ def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = ""
     elif quota:
         parts[getattr(quota, "kind", "quota")] = quota
     if first or not parts:
-        go = "goes" if len(first) == 1 else "go"
-        parts["order"] = f"{listed(first, quote='', most=_NAMED) or 'others'} {go} first"
+        parts["order"] = _go_first(list(first), seen)
     return Reason("; ".join(parts.values()), next(iter(parts)))
+
+
+def _go_first(names: list[str], seen: str) -> str:
+    """Say which jobs go first: some of those whose names begin with `seen`, and how many others."""
+    if not names:
+        return "others go first"
+    shown = [name for name in names if name.startswith(seen)][:_NAMED]
+    if others := len(names) - len(shown):
+        shown.append(f"{others:,} more" if shown else count(others, "other job"))
+    text = " and ".join(filter(None, (listed(shown[:-1], quote=""), echo(shown[-1], quote=""))))
+    return f"{text} {'goes' if len(names) == 1 else 'go'} first"
 
 
 def _too_few(need: Need, left: Mapping[str, Left]) -> str:
     """Say which GPUs a need asks for, and how many of its pool or of any pool in `left` are free."""
     if need.times > 1:
-        text = f"needs {need.times:,} times {count(need.gpus, 'GPU')} of one node"
+        text = f"needs {need.times:,} blocks of {count(need.gpus, 'GPU')}, each on one node"
         return f"{text}; there is room for {left[need.pool].holds(need.gpus):,}"
-    most = max((free for one in left.values() for free in one.free), default=0)
-    return f"needs {count(need.gpus, 'GPU')} on one node, {most} {'is' if most == 1 else 'are'} free"
+    free = [pair for one in left.values() for pair in one.free.items()]
+    node, most = max(free, key=lambda pair: pair[1], default=("", 0))
+    there = (
+        f"{most} {'is' if most == 1 else 'are'} free on {echo(node, quote='')}" if most else "none is free"
+    )
+    return f"needs {count(need.gpus, 'GPU')} on one node, {there}"
 
 
 def _over(need: Need, left: Left) -> tuple[float, str] | None:

@@ -47,6 +47,10 @@ class Policy:
         For a decision.
     apply : bool
         Whether anything is done; else it is only told.
+    reasons : int
+        Reasons why jobs wait that are written in a round at most.
+    explain_s : float
+        Seconds of a round, after all is done, to look for when these jobs start, and on which smaller size.
     """
 
     objective: str = "work-value"
@@ -54,6 +58,8 @@ class Policy:
     deadline_s: float = 5.0
     change_cost: float = 0.0
     apply: bool = False
+    reasons: int = 20
+    explain_s: float = 2.0
 
 
 @dataclass

@@ -220,7 +220,7 @@ class PlantActions:
     def forget(self, *_: Any) -> None:
         pass
 
-    tell = confirm = forget
+    confirm = forget
 
 
 class Truth(Correction):
@@ -259,7 +259,7 @@ def history(seed: int, factors: str, controller: str, lasts_s: int) -> dict[str,
     above, longest, in_a_row, use, margin = 0, 0, 0, list[float](), list[float]()
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with TemporaryDirectory(dir=memory) as folder, Journal(Path(folder) / "journal") as journal:
-        policy = Policy(Ours(), options, apply=True, every_s=float(ROUND_S))
+        policy = Policy(Ours(), options, apply=True, every_s=float(ROUND_S), reasons=0)
         rounds = Rounds(policy, budget, journal, plant.snapshot, lambda _: PlantActions(plant))
         rounds.correction = CONTROLLERS[controller](plant)
         for second in range(lasts_s):

@@ -115,7 +115,7 @@ def _check_explanation(
     with progress(f"checking {source}"):
         verdict = verdict_on_explanation(instance, document, found)
     proven = {True: "nothing less would do", False: "valid, and not proven to be least"}
-    told = [f"{words_of(one)}: {proven[one.proven]}" for one in found.alternatives]
+    told = [f"{words_of(one, found.job)}: {proven[one.proven]}" for one in found.alternatives]
     return verdict, [found.sentence, *told]
 
 

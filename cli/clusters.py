@@ -20,7 +20,7 @@ import click
 from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
 from wattsched.cli.outputs import Output, require_extra
-from wattsched.cli.parameters import JOURNAL_QUOTA, FileName, Number, option_name
+from wattsched.cli.parameters import JOURNAL_QUOTA, FileName, Number, Whole, option_name
 from wattsched.environment.interrupts import ending_soon
 from wattsched.reading.inputs import printable
 
@@ -47,6 +47,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "deadline": SECONDS,
     "change_cost": {"type": Number(0), "metavar": "C"},
     "lasting": {"type": Number(0, most=86_400), "metavar": "S"},
+    "reasons": {"type": Whole(0, 10_000), "metavar": "N"},
     "journal": {"metavar": "FILE"},
     "journal_quota": JOURNAL_QUOTA,
     "metrics": {"metavar": "[HOST:]PORT"},
@@ -83,6 +84,8 @@ class ClusterRounds(ABC):
         Seconds for a decision.
     lasting : float
         Start nothing that a cut announced for the next S seconds would stop.
+    reasons : int
+        Write why jobs wait where their owners see it, N of them in a round at most; 0 writes none.
     journal : str, optional
         Write what was decided and done (SQLite).
     metrics : str, optional
@@ -109,6 +112,7 @@ class ClusterRounds(ABC):
     deadline: float = 5.0
     change_cost: float = 0.0
     lasting: float = 900.0
+    reasons: int = 20
     journal: str | None = None
     journal_quota: float = 1000.0
     metrics: str | None = None
@@ -135,6 +139,7 @@ class ClusterRounds(ABC):
             "deadline_s": self.deadline,
             "change_cost": self.change_cost,
             "apply": self.changes,
+            "reasons": self.reasons,
         }
 
     def run(self) -> int:

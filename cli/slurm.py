@@ -12,7 +12,7 @@ import click
 
 from wattsched.cli.clusters import SECONDS, SHARED, ClusterRounds
 from wattsched.cli.outputs import Command, Output
-from wattsched.cli.parameters import filling, refuse_given
+from wattsched.cli.parameters import Number, filling, refuse_given
 
 if TYPE_CHECKING:
     from wattsched.adapters.budget import Budget
@@ -37,6 +37,8 @@ class SlurmRounds(ClusterRounds):
         Decide of a saved snapshot, without Slurm.
     record : str, optional
         Save what Slurm says (.json).
+    explain : float
+        Seconds of a round to look for when jobs start, and a smaller size with which they would now.
     start_within : float
         Seconds after which a released job that has not started is held again.
     recount : float, optional
@@ -48,6 +50,7 @@ class SlurmRounds(ClusterRounds):
         Files with clocks and limits for the prolog, and for agents on the nodes; they report there.
     """
 
+    explain: float = 2.0
     start_within: float = 60.0
     recount: float | None = None
     accounts: tuple[str, ...] = ()
@@ -74,6 +77,7 @@ class SlurmRounds(ClusterRounds):
         return Policy(
             ours=Ours(self.accounts, self.qos, self.partitions),
             options=stated_in(self.options, SiteOptions),
+            explain_s=self.explain,
             start_s=self.start_within,
             recount_s=self.recount,
             **self.policy_fields,
@@ -115,6 +119,7 @@ def _ours(name: str) -> dict[str, object]:
     "rounds",
     SlurmRounds,
     **SHARED,
+    explain={"type": Number(0, most=3_600), "metavar": "S"},
     start_within=SECONDS,
     recount=SECONDS,
     accounts=_ours("--account"),

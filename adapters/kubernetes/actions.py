@@ -24,10 +24,6 @@ from wattsched.serve.recorded import RecordedSession
 _GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
 _SEEN_S = 5.0
 """Seconds within which the watch has to show what was done."""
-_MOST_EVENTS, _EVENT_EVERY_S = 20, 60.0
-"""Most events in a round, as they take its time, and least seconds between two events of a pod."""
-_MOST_CHARACTERS = 1000
-"""Largest length of a message; the API accepts 1024."""
 
 
 def _event(pod: KubePod, reason: str) -> dict[str, Any]:
@@ -39,7 +35,7 @@ def _event(pod: KubePod, reason: str) -> dict[str, Any]:
         "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
         "type": "Normal",
         "reason": "Waits",
-        "message": f"waits, {reason}"[:_MOST_CHARACTERS],
+        "message": f"waits: {reason}",
         "source": {"component": "wattsched"},
         "firstTimestamp": now,
         "lastTimestamp": now,
@@ -66,9 +62,8 @@ class Actions:
     journal: RecordedSession
     launches: Launches = field(default_factory=Launches)
     number: int = 0
-    # By uid: pods that were changed, which the watch has not shown yet; the last reason reported, and when.
+    # By uid: pods that were changed, which the watch has not shown yet.
     _unseen: dict[str, KubePod] = field(default_factory=dict)
-    _reported: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
         """Bind pods of a job; return the bindings, and which were refused and why, empty where all are bound.
@@ -125,21 +120,15 @@ class Actions:
         return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Write events of waiting pods whose job's reason (`why`) has changed, up to a limit per round."""
-        pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
-        self._reported = {uid: last for uid, last in self._reported.items() if uid in pods}
-        now_s, n_left = time.monotonic(), _MOST_EVENTS
-        for uid, (pod, reason) in pods.items():
-            last_reason, last_s = self._reported.get(uid, ("", -_EVENT_EVERY_S))
-            if not n_left or reason == last_reason or now_s < last_s + _EVENT_EVERY_S:
-                continue
-            n_left -= 1
-            try:
-                self.api.write_event(pod.namespace, _event(pod, reason))
-            except KubernetesError as error:
-                if not error.certain:
-                    return
-            self._reported[uid] = reason, now_s
+        """Publish the decision on pods that wait: to nobody, as we bind them ourselves."""
+
+    def write_reason(self, pod: KubePod, reason: str) -> bool:
+        """Write an event that says why a pod waits; False where the API server did not answer."""
+        try:
+            self.api.write_event(pod.namespace, _event(pod, reason))
+        except KubernetesError as error:
+            return error.certain
+        return True
 
     def guarded(self, job: KubeJob) -> str:
         """Return why a dry run refuses to evict a job as a whole; '' where it does not."""

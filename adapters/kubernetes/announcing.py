@@ -125,7 +125,6 @@ class Announcing(Actions):
             for uid, one in self._announced.items()
         }
         self.extender.publish(waits | places)
-        super().end_round(waiting, why)
 
     def _is_over(self, one: Announcement, site: Site) -> bool:
         """True if the announcement was withdrawn, its time is up, or its node takes no pod any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -185,8 +185,16 @@ class Rounds(RoundLoop[Report]):
         found: dict[str, str] = self.actions.give_back(self.seen().pods.values())
         return found
 
+    def listeners(self, load: Load, waiting: Collection[str]) -> Iterator[tuple[str, str, KubePod]]:
+        """Yield the pods of jobs that wait, each as whom to tell why; the oldest first."""
+        jobs = load.late | load.waiting
+        pods = [(name, pod) for name, job in jobs.items() for pod in job.pods]
+        pods = [(name, pod) for name, pod in pods if name in waiting or pod.key in waiting]
+        for name, pod in sorted(pods, key=lambda pair: pair[1].created_s):
+            yield pod.uid, pod.key if pod.key in waiting else name, pod
+
     def end_round(self, load: Load, report: Report) -> None:
-        """Say in events why pods wait."""
+        """Publish the decision on pods that wait."""
         self.actions.end_round(load.late | load.waiting, {**report.waiting, **report.postponed})
 
 

@@ -47,6 +47,8 @@ class KubernetesOptions(StatedOptions):
         What is said of the jobs of a namespace.
     claims_on_any_node : bool
         Whether volumes of persistent volume claims can be had on every node. Otherwise pods with some wait.
+    names_of_other_namespaces : bool
+        Whether the reason why a pod waits names jobs of other namespaces that go first; else it counts them.
     tenant_label : str, optional
         Label of pods that names their tenant; that of a pod without it is its namespace.
     """
@@ -58,6 +60,7 @@ class KubernetesOptions(StatedOptions):
     )
     namespaces: dict[str, JobOptions] = Field(default_factory=dict)
     claims_on_any_node: bool = False
+    names_of_other_namespaces: bool = False
     tenant_label: Name | None = None
 
     def tenant_of(self, pod: KubePod) -> str | None:

@@ -128,7 +128,8 @@ def queued(plan: Plan, round: Round, cap_w: Mapping[str, float]) -> dict[str, st
             scarce = sorted(set[str]().union(*(room.scarce(job, one.pool) for one in open_to)))
             found[job.name] = Reason(f"waits for room: {', '.join(scarce)}", "room")
         else:
-            found[job.name] = why_waiting(needs, left, quota)
+            seen = "" if load.options.names_of_other_namespaces else f"{job.pods[0].namespace}/"
+            found[job.name] = why_waiting(needs, left, quota, seen)
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -26,8 +25,8 @@ from wattsched.instances.io import write_atomically
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.serve.recorded import RecordedSession
 
-_MOST, _AGAIN_S = 20, 60.0
-"""Reasons written in a round at most, as they take its time, and seconds until another one of a job."""
+_WRITE_S = 5.0
+"""Seconds within which Slurm has to take a reason."""
 _AT_ONCE = 8
 """Commands that Slurm is given at once."""
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -59,7 +58,6 @@ class Actions:
     settings: Path | None = None
     number: int = 0
     require: Callable[[], None] = lambda: None
-    _reported: dict[int, tuple[str, float]] = field(default_factory=dict)
     # Settings as we wrote them last.
     _written: dict[int, str] = field(default_factory=dict)
 
@@ -179,30 +177,21 @@ class Actions:
                 if file.name.isdigit() and file.name not in names:
                     file.unlink(missing_ok=True)
 
-    def tell(self, jobs: Mapping[int, SlurmJob], why: Mapping[int, str]) -> None:
-        """Write why held jobs wait into their admin comments, where that is new, a few in each round.
+    def write_reason(self, job: SlurmJob, reason: str) -> bool:
+        """Write why a held job waits into its admin comment, beside what is there of ours.
 
-        What Slurm itself holds is left alone: with any change it would be released, and tried again.
+        False where nothing may be changed now; a refusal by Slurm is passed over.
         """
-        self._reported = {number: last for number, last in self._reported.items() if number in why}
-        now_s, left = time.monotonic(), _MOST
-        for number, reason in why.items():
-            before, then_s = self._reported.get(number, ("", -_AGAIN_S))
-            job = jobs.get(number)
-            new = reason != before and now_s >= then_s + _AGAIN_S
-            if job is None or not job.pending or not new or not job.reason.startswith("JobHeld"):
-                continue
-            said = marked(job.admin_comment)
-            said = {} if said is None and not job.admin_comment else said
-            if not isinstance(said, dict) or not left:  # it is somebody else's
-                continue
-            self._reported[number] = reason, now_s
-            if said.get("waits") != reason:
-                left -= 1
+        said = marked(job.admin_comment) or {}
+        if said.get("waits") != reason:
+            try:
                 self.require()
-                with suppress(SlurmError):
-                    comment = json.dumps({MARK: {**said, "waits": reason}})
-                    ask("scontrol", "update", f"JobId={number}", f"AdminComment={comment}")
+            except SlurmError:
+                return False
+            comment = json.dumps({MARK: {**said, "waits": reason}})
+            with suppress(SlurmError):
+                ask("scontrol", "update", f"JobId={job.id}", f"AdminComment={comment}", timeout_s=_WRITE_S)
+        return True
 
     def _ask_of_job(
         self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
@@ -262,6 +251,16 @@ class Actions:
             return f"its settings cannot be written: {(error.strerror or str(error)).lower()}"
         self._written[number] = text
         return ""
+
+
+def may_be_told(job: SlurmJob) -> bool:
+    """True if we may write into the admin comment of a job why it waits.
+
+    Not if somebody else has written there. What Slurm itself holds is left alone: with any change it would be
+    released, and tried again.
+    """
+    free = not job.admin_comment or isinstance(marked(job.admin_comment), dict)
+    return job.pending and job.reason.startswith("JobHeld") and free
 
 
 def _comment(number: int, launch: Launch) -> tuple[str, ...]:

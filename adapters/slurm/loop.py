@@ -25,6 +25,7 @@ from wattsched.adapters.overdraw import (
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan, Reason
+from wattsched.adapters.slurm.actions import may_be_told
 from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of, rows_for
 from wattsched.adapters.slurm.plan import plan_of, queued, round_of, unclear
@@ -352,13 +353,25 @@ class Rounds(RoundLoop[Report]):
         found: dict[int, str] = self.actions.give_back(self.seen().jobs.values(), self.policy.ours)
         return found
 
+    def limits_s(self, load: Load) -> dict[str, float]:
+        """Return the seconds of time limits that jobs have left; those without a limit are left out."""
+        now_s, jobs = load.site.time_s, load.site.jobs.values()
+        left = {job.id: job.limit_s - (now_s - job.start_s if job.on_nodes else 0.0) for job in jobs}
+        return {str(number): max(0.0, seconds) for number, seconds in left.items() if seconds < math.inf}
+
+    def listeners(self, load: Load, waiting: Collection[int]) -> Iterator[tuple[int, int, SlurmJob]]:
+        """Yield the jobs that wait, each as whom to tell why; the oldest first."""
+        for number in sorted(waiting):
+            job = load.site.jobs.get(number)
+            if job is not None and may_be_told(job):
+                yield number, number, job
+
     def end_round(self, load: Load, report: Report) -> None:
-        """Say why jobs wait, and have Slurm count its GPUs anew where it has miscounted for long."""
+        """Confirm settings, and have Slurm count its GPUs anew where it has miscounted for long."""
         self._stopped.clear()
         report.waiting = {**load.reasons, **report.waiting}  # also without a decision
         self.actions.forget(load.ours.keys() | load.leaving.keys())
         self.actions.confirm(load)
-        self.actions.tell(load.site.jobs, {**report.waiting, **report.postponed})
         # Once in that time at most.
         now_s, after_s = load.site.time_s, self.policy.recount_s
         self._mislaid_since_s = min(self._mislaid_since_s, now_s) if load.mislaid else math.inf

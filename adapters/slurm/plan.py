@@ -337,8 +337,10 @@ def unclear(site: Site, ours: Ours) -> dict[int, str]:
 def _needs(record: Mapping[str, Any], sizes: Mapping[str, int], later: Load) -> Iterator[Need]:
     """Yield a job's needs by GPU count and pool, by the option of least watts; `sizes` are GPUs of a node."""
     table, least_w = record["options"], dict[tuple[int, str], float]()
+    least, most = record.get("min_gpus") or 0, record.get("max_gpus") or inf
     for gpus, named, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
-        least_w[gpus, named] = min(least_w.get((gpus, named), inf), power_w)
+        if least <= gpus <= most:
+            least_w[gpus, named] = min(least_w.get((gpus, named), inf), power_w)
     for (gpus, named), power_w in least_w.items():
         idle_w = gpus * later.options.gpu_type(gpu_type_of(named)).idle_power_w
         for pool in record["pools"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -149,7 +149,7 @@ class Alternatives:
         """Find what lets the job run with an option that is later than if it waits, where that differs."""
         return self._alternative(Change(later=True), "watts") if np.isfinite(self.of.waits_s) else []
 
-    def of_requests(self) -> list[Alternative]:
+    def of_requests(self, restrictions: Collection[str] = get_args(Restriction)) -> list[Alternative]:
         """Find changes of what the job asks for: its least size, its deadline, and what it restricts."""
         job, found = self.of.known.jobs[self.of.job], list[Alternative]()
         if job.min_gpus is not None:
@@ -159,7 +159,7 @@ class Alternatives:
             seconds = np.unique(self._options(Change(deadline_s=LARGEST)).completion_s).tolist()
             found += self._first("kept", [Change(deadline_s=s) for s in seconds if s > job.deadline_s])
         for name in get_args(Restriction):
-            if getattr(job, name) is not None:
+            if name in restrictions and getattr(job, name) is not None:
                 found += self._first("kept", [Change(lifted=[name])])
         return found
 

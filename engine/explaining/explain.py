@@ -10,12 +10,13 @@ from pydantic import BaseModel
 
 from wattsched.explaining.alternatives import NOTHING, Alternatives, difference_of, document_of, proof_of
 from wattsched.explaining.rounds import DecidedRound
+from wattsched.explaining.start import expected_start, states_durations
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.sizing.decision import Decision
-from wattsched.instances.sizing.explanation import LINEAR, Cost, Explanation
+from wattsched.instances.sizing.explanation import LINEAR, Alternative, Cost, Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import LARGEST_WEIGHT
 from wattsched.reading.inputs import echo, meant
@@ -40,6 +41,7 @@ def explain(
     job: str,
     *,
     time_limit: float | None = None,
+    durations: tuple[float, float] | None = None,
 ) -> Explanation:
     """Explain why a job of a round waits, and what would make it run at once.
 
@@ -53,6 +55,9 @@ def explain(
         Name of the job.
     time_limit : float, optional
         Wall-clock seconds; by default 5. What is not found by then is listed as `unanswered`.
+    durations : tuple of float, optional
+        Shortest and longest time that jobs take, as factors of what their options say: then the expected
+        start is looked for, too.
 
     Raises
     ------
@@ -64,6 +69,8 @@ def explain(
     TypeError
         For arguments of another type.
     """
+    low, high = durations or (1.0, 1.0)
+    require_range(0 < low <= high, "durations", "two positive factors, the shorter one first", durations)
     timer = Timer(seconds_of("time_limit", TIME_S if time_limit is None else time_limit))
     of, report, bound = _decided(instance, answer, job)
     round, search = of.instance, Alternatives(of, timer)
@@ -81,6 +88,10 @@ def explain(
             told |= {"state": "never", "proof": proof}
         else:
             search.unanswered.append("cost")
+    waits = told["state"] != "runs" and job not in report.dropped
+    if durations is not None and waits and states_durations(round):
+        told["start"] = expected_start(of, durations, timer)
+        search.unanswered += ["start"] if told["start"] is None else []
     if told["state"] != "runs" and not told["alternatives"]:
         search.unanswered.append("several")
     found = Explanation(
@@ -93,6 +104,21 @@ def explain(
         **told,
     )
     return found.model_copy(update={"sentence": sentence_of(found, round, of.decision)})
+
+
+def smaller_sizes(instance: Instance, answer: Result, job: str, *, time_limit: float) -> list[Alternative]:
+    """Find the largest size below what a waiting job asks for with which it would start; none if it runs.
+
+    `time_limit` is in wall-clock seconds; a ValueError is raised as by `explain`.
+    """
+    jobs = instance.by_column()
+    if jobs[jobs.place[job]].min_gpus is None:  # before anything that takes time
+        return []
+    of, report, _ = _decided(instance, answer, job)
+    if job in report.dropped or of.outcome[0][of.job]:
+        return []
+    found = Alternatives(of, Timer(time_limit)).of_requests(())
+    return [one for one in found if one.change.min_gpus is not None]
 
 
 def _decided(instance: Any, answer: Any, job: str) -> tuple[DecidedRound, Report, float | None]:

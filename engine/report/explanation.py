@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from wattsched.reading.inputs import echo
 from wattsched.report.terminal import heading, line, table
 from wattsched.report.wording import count, duration, number, quantity
 from wattsched.topology.arrays import IntArray
+from wattsched.topology.pools import Pool
 from wattsched.verification.sizing.checker import check
 
 if TYPE_CHECKING:
@@ -33,8 +34,18 @@ _ASKED = {
     "min_gpus": "fewer GPUs",
     "deadline_s": "a later deadline",
     "cost": "what it costs others",
+    "start": "when it is expected to start",
     "several": "changes of several kinds at once, of which no single one is enough",
 }
+
+_CHOICES: dict[str, Callable[[Any], str]] = {
+    "pools": lambda own: f"{count(own.gpus, 'GPU')} of {named(own.pool)}",
+    "gpu_counts": lambda own: count(own.gpus, "GPU"),
+    "frequencies_mhz": lambda own: f"a clock of {own.frequency_mhz} MHz",
+    "power_limits_w": lambda own: f"a power limit of {number(own.power_limit_w)} W",
+    "batch_sizes": lambda own: f"a batch size of {own.batch_size}",
+}
+"""What a job chooses where a list of its own is lifted."""
 
 MOST_NAMED, MOST_LETTERS, LONGEST = 3, 40, 600
 """Jobs that a sentence names, letters of each name, and letters of a sentence."""
@@ -50,27 +61,30 @@ def sentence_of(found: Explanation, instance: Instance, decision: Decision) -> s
     job, parts = named(found.job), list[str]()
     if found.state == "runs":
         parts.append(f"{job} runs: nothing keeps it waiting")
-    elif found.state == "never":
-        reason = f": it {found.reason}" if found.reason else ", not even if every job that may stop did"
-        parts += [f"{job} cannot run{reason}", *_ways(found)]
+    elif found.reason:
+        parts += [f"{job} cannot run: it {found.reason}", *_ways(found)]
     elif any(one.change == Change() for one in found.alternatives):
         parts.append(f"{job} could run now, and no other job would be later")
         parts.append("the objective is no better if it does")
     else:
-        parts += [f"{job} waits for {_needs(found, instance, decision)}", *_goes_first(found, instance)]
-        parts += [*_ways(found), *_weight(found, instance)]
+        jobs = instance.by_column()
+        waits = "has to stop, and waits" if jobs.place[found.job] in jobs.running else "waits"
+        parts += [f"{job} {waits} for {_needs(found, instance, decision)}", *_goes_first(found, instance)]
+        if found.state == "never":
+            parts.append("to stop other jobs would not be enough")
+        parts += [*_ways(found), *_weight(found, instance), *_start(found)]
     text = "; ".join(parts)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _ways(found: Explanation) -> Iterator[str]:
     """Yield what would let the job start: with which it is better off than if it waits, and others."""
-    if ways := [words_of(one) for one in found.alternatives if not one.change.later]:
+    if ways := [words_of(one, found.job) for one in found.alternatives if not one.change.later]:
         yield f"it would start now with {', or with '.join(ways)}"
     for one in found.alternatives:
         if one.change.later:
             gpus = sum(own.gpus for own in one.decision.jobs if own.job == found.job)
-            how = f"with {words_of(one)}" if one.change.amounts else "at once"
+            how = f"with {words_of(one, found.job)}" if one.change.amounts else "at once"
             could = f"it could start on {count(gpus, 'GPU')} {how}"
             yield f"{could}, but expects to be complete sooner if it waits"
 
@@ -86,8 +100,19 @@ def _weight(found: Explanation, instance: Instance) -> Iterator[str]:
             yield f"with weight {number(found.cost.weight)} instead of {number(own)} it would go first"
 
 
-def words_of(one: Alternative) -> str:
-    """Say what an alternative changes: ``8 more GPUs of A100 and 1.2 kW more``."""
+def _start(found: Explanation) -> Iterator[str]:
+    """Yield when the job is expected to start, if that is known."""
+    if found.start is not None:
+        first, last = duration(found.start.earliest_s), duration(found.start.latest_s)
+        others = "no others come"
+        when = f"in {first} to {last}, if {others}"
+        if first == last:
+            when = f"in about {first}, if jobs take as long as expected and {others}"
+        yield f"it is expected to start {when}"
+
+
+def words_of(one: Alternative, job: str) -> str:
+    """Say what an alternative changes for a job: ``8 more GPUs of A100 and 1.2 kW more``."""
     change, parts = one.change, list[str]()
     for pool, gpus in change.gpus.items():
         parts.append(f"{count(gpus, 'more GPU')} of {named(pool)}")
@@ -99,9 +124,9 @@ def words_of(one: Alternative) -> str:
         parts.append(f"{count(change.min_gpus, 'GPU')}, fewer than it asks for")
     if change.deadline_s is not None:
         parts.append(f"a deadline of {duration(change.deadline_s)}")
-    wider = {"pools": "any pool", "gpu_counts": "any GPU count", "frequencies_mhz": "any clock",
-             "power_limits_w": "any power limit", "batch_sizes": "any batch size"}  # fmt: skip
-    parts += [f"{wider[field]} instead of its own list" for field in change.lifted]
+    own = next((assigned for assigned in one.decision.jobs if assigned.job == job), None)
+    for field in change.lifted if own is not None else ():
+        parts.append(f"{_CHOICES[field](own)}, which its own list lacks")
     raised = {"power_w": (change.power_w, "W"), "energy_j": (change.energy_j, "J")}
     raised["carbon_g"] = (change.carbon_g, "g of CO2")
     parts += [f"{quantity(amount, unit)} more" for amount, unit in raised.values() if amount]
@@ -120,13 +145,13 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
     p = int(options.pool[runs[np.argmin(options.completion_s[runs])]])
     pool, here = known.pools[p], runs[options.pool[runs] == p]
     gpus, free = int(options.gpus[here].min()), _free(instance, decision)[pool.members]
-    total, most, every = int(free.sum()), int(free.max()), int(pool.available.sum())
+    total, most = int(free.sum()), int(free.max())
     needed = f"{count(gpus, 'GPU')}{f' of {named(pool.name)}' if len(known.pools) > 1 else ''}"
     together = total if gpus > pool.gpus_per_node or pool.capacity == "count" else most
     short = {name for one in found.alternatives for name in one.change.amounts}
     if together >= gpus and "gpus" not in short:
         if "tenant_gpus" in short:
-            return f"{needed}: the quota of its tenant is used up"
+            return f"{needed}: {_quota_left(instance, decision, found.job)}"
         if "power_w" in short and instance.budgets.power_w is not None:
             left_w = instance.budgets.power_w - check(instance, decision).totals["power_w"]
             watts = float((options.power_w - options.idle_w)[here].min())
@@ -137,10 +162,40 @@ def _needs(found: Explanation, instance: Instance, decision: Decision) -> str:
         if what != "energy" and _has_quota(instance, found.job):
             what = "other limits, such as the quota of its tenant"
         return f"{what}: {needed} would be free"
-    if pool.capacity == "count" or gpus > pool.gpus_per_node or gpus == 1:
-        return f"{needed}: {total:,} of {every:,} free{', but not together' if total >= gpus else ''}"
+    return f"{needed}{_room(pool, free, gpus)}"
+
+
+def _room(pool: Pool, free: IntArray, gpus: int) -> str:
+    """Say where so many GPUs would have to be together in a pool, and how many are free on its nodes."""
+    total, most, each = int(free.sum()), int(free.max()), pool.gpus_per_node
+    every = int(pool.available.sum())
+    shut = pool.n_gpus - every
+    closed = f"{shut:,} {'is' if shut == 1 else 'are'} closed: broken, reserved or used by others"
+    beside = f" ({closed})" if shut else ""
+    if pool.capacity != "count" and gpus > each and gpus % each == 0:
+        whole = int((free >= each).sum())
+        nodes = "node is" if whole == 1 else "nodes are"
+        return f" on {gpus // each:,} whole nodes: {whole:,} {nodes} free{beside}"
+    if pool.capacity == "count" or gpus > each or gpus == 1:
+        together = ", but not together" if total >= gpus else ""
+        return f": {total:,} of {every:,} free{together}{beside}"
     where = named(pool.nodes[int(np.argmax(free))])
-    return f"{needed} on one node: {f'{most} of them free on {where}' if most else 'none is free'}"
+    there = f"{most} {'is' if most == 1 else 'are'} free on {where}" if most else "none is free"
+    there += ", but not in one block" if most >= gpus else ""
+    scattered = f", and {total:,} in all" if total > most else ""
+    return f" on one node: {there}{scattered}{beside}"
+
+
+def _quota_left(instance: Instance, decision: Decision, job: str) -> str:
+    """Say how many GPUs are left of the quota of a job's tenant."""
+    jobs = instance.by_column()
+    name = jobs.coded("tenant").at(jobs.place[job]) or ""
+    quota = instance.tenants[name].gpus or 0
+    theirs = [one.gpus for one in decision.jobs if jobs.coded("tenant").at(jobs.place[one.job]) == name]
+    left = max(0, quota - sum(theirs))
+    return (
+        f"{left:,} of {count(quota, 'GPU')} {'is' if left == 1 else 'are'} left in the quota of {named(name)}"
+    )
 
 
 def _has_quota(instance: Instance, job: str) -> bool:
@@ -190,7 +245,7 @@ def print_explanation(out: Console, found: Explanation) -> None:
         line(out, part, indent=2)
     rows: list[Any] = []
     for one in found.alternatives:
-        told = words_of(one) + (", later than if it waits" if one.change.later else "")
+        told = words_of(one, found.job) + (", later than if it waits" if one.change.later else "")
         rows.append((told, _others(one), "proven least" if one.proven else _short(one)))
     if rows:
         heading(out, "It runs with", "no other job that runs is later")

@@ -378,7 +378,9 @@ class Session:
         self._last_decision = decision if decision.solved else self._last_decision
         return decision
 
-    def explain(self, job: str, *, time_limit: float | None = None) -> Explanation:
+    def explain(
+        self, job: str, *, time_limit: float | None = None, durations: tuple[float, float] | None = None
+    ) -> Explanation:
         """Explain why a job waits by the last decision, and what would make it run (`wattsched.explain`).
 
         Raises
@@ -390,7 +392,7 @@ class Session:
         """
         if (last := self._last_decision) is None:
             raise ValueError("there is no decision to explain: solve comes first")
-        return last.explain(job, time_limit=time_limit)
+        return last.explain(job, time_limit=time_limit, durations=durations)
 
     def resume(self, result: Result) -> None:
         """Begin the next decision where an earlier one ended: of another process, or of a file.

@@ -92,11 +92,13 @@ class SessionDecision:
         listed = None if decision is None else decision.listed()
         return self.brief.model_copy(update={"digest": digest_of(self.instance), "decision": listed})
 
-    def explain(self, job: str, *, time_limit: float | None = None) -> Explanation:
+    def explain(
+        self, job: str, *, time_limit: float | None = None, durations: tuple[float, float] | None = None
+    ) -> Explanation:
         """Explain why a job waits by this decision, and what would make it run; as `wattsched.explain`."""
         from wattsched.explaining.explain import explain
 
-        return explain(self.instance, self.brief, job, time_limit=time_limit)
+        return explain(self.instance, self.brief, job, time_limit=time_limit, durations=durations)
 
     @property
     def solved(self) -> bool:

@@ -142,6 +142,16 @@ class Cost(Strict):
     weight: Positive | None = None
 
 
+class Start(Strict):
+    """When a waiting job is expected to start, in seconds from the round on, if nothing else happens.
+
+    It is no claim that is checked: it follows from later decisions, of which no record is kept.
+    """
+
+    earliest_s: NonNegative
+    latest_s: NonNegative
+
+
 class Explanation(Strict):
     """Answer to the question why a job waits, and what would make it run.
 
@@ -155,6 +165,8 @@ class Explanation(Strict):
         Why it has no option, where it has none.
     proof : Proof, optional
         That it cannot run.
+    start : Start, optional
+        When it is expected to start; None where durations are not stated, or none was found in time.
     unanswered : list of str
         What was not found in time.
     """
@@ -170,4 +182,5 @@ class Explanation(Strict):
     alternatives: list[Alternative] = []
     cost: Cost | None = None
     proof: Proof | None = None
+    start: Start | None = None
     unanswered: list[str] = []

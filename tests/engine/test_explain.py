@@ -19,7 +19,9 @@ import wattsched
 from tests.brute_force.sizing_explanations import WAITING_COUNTS, Row, Truth, random_round
 from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, sleeping, small_instances
+from wattsched.explaining.start import starts_by_limits
 from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.explanation import Alternative, Change, Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import verdict_on_explanation
@@ -203,6 +205,47 @@ def test_a_power_domain_is_raised_by_just_enough() -> None:
     assert all(one.proven for one in found.alternatives)
     assert "100 W more behind feed" in found.sentence
     assert faults_of(instance, result, found) == []
+
+
+def test_the_expected_start_follows_from_the_work_that_is_left() -> None:
+    """By hand: b is complete after 861 s, a after 2,297 s; then `short` goes first. Rounds have 300 s."""
+    cluster = {
+        "capacity": "nodes",
+        "gpu_types": {"A100": {"idle_power_w": 50.0}},
+        "nodes": [{"name": "g1", "gpu_type": "A100", "gpus": 8}],
+    }
+
+    def job(name: str, gpus: int, seconds: float, **said: Any) -> dict[str, Any]:
+        table = {"gpus": [gpus], "pool": ["A100"], "power_w": [300.0 * gpus], "rate": [2.0]}
+        return {"name": name, "options": table, "remaining_work": 2 * seconds, **said}
+
+    def runs(gpus: list[int]) -> dict[str, Any]:
+        current = {"gpus": 4, "pool": "A100", "nodes": {"g1": gpus}}
+        return {"current": current, "preemptible": False, "can_wait": False}
+
+    jobs = [job("a", 4, 2297.0, **runs([0, 1, 2, 3])), job("b", 4, 861.0, **runs([4, 5, 6, 7]))]
+    jobs += [job("short", 8, 308.0, weight=3.0), job("train", 8, 1000.0)]
+    known = {"cluster": cluster, "objective": "total-completion", "round_s": 300.0}
+    instance = Instance.model_validate({**known, "jobs": jobs})
+    result = wattsched.solve(instance)
+    found = wattsched.explain(instance, result, "train", durations=(0.5, 1.0))
+    assert found.start is not None
+    assert (found.start.earliest_s, found.start.latest_s) == (1200.0 + 300.0, 2400.0 + 600.0)
+    assert found.sentence.endswith("it is expected to start in 25 min to 50 min, if no others come")
+    assert (faults_of(instance, result, found), found.unanswered) == ([], [])
+    assert wattsched.explain(instance, result, "train").start is None
+    # By limits of time, the first of two that is over lets nobody start; the second one does.
+    limits_s = {"a": 1000.0, "b": 1500.0, "short": 600.0}
+    starts = starts_by_limits(instance, result.decision, limits_s, Timer(60.0))
+    assert starts == {"short": 1500.0, "train": 2100.0}
+    assert starts_by_limits(instance, result.decision, {"a": 1000.0}, Timer(60.0)) == {}
+    # Nothing is expected where no work is stated.
+    without = [{name: value for name, value in one.items() if name != "remaining_work"} for one in jobs]
+    instance = Instance.model_validate({**known, "jobs": without})
+    found = wattsched.explain(instance, wattsched.solve(instance), "train", durations=(1.0, 1.0))
+    assert (found.start, found.unanswered) == (None, [])
+    with pytest.raises(ValueError, match="durations"):
+        wattsched.explain(instance, result, "train", durations=(2.0, 1.0))
 
 
 def test_refuses_what_it_cannot_explain() -> None:

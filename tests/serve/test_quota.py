@@ -139,7 +139,7 @@ def test_a_session_goes_on_without_the_disk(tmp_path: Path) -> None:
 def test_the_cap_is_kept_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started that could not be kept; what has to stop is stopped."""
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr("wattsched.adapters.slurm.actions.ask", lambda *command: asked.append(command))
+    monkeypatch.setattr("wattsched.adapters.slurm.actions.ask", lambda *command, **_: asked.append(command))
     monkeypatch.setattr("wattsched.adapters.slurm.loop._SETTLE_S", 0.0)
     snapshot = load(Path(__file__).resolve().parents[2] / "examples" / "slurm.json")
     budget, policy = Budget(power_w=60_000.0), Policy(Ours(), SiteOptions(), apply=True)

@@ -324,7 +324,7 @@ FEED = {"name": "feed", "members": ["n0", "n1"], "power_cap_w": IDLE_W + 8 * USE
 @pytest.mark.parametrize(
     ("gpus", "power_w", "options", "kind", "told"),
     [
-        (7, 1e5, {}, "room", "needs 7 GPUs on one node, 1 is free; "),
+        (7, 1e5, {}, "room", "needs 7 GPUs on one node, 1 is free on n0; "),
         (5, IDLE_W + 8 * USED_W, {}, "power", "the site would draw 4.7 kW with it, of a cap of 4.0 kW; "),
         (5, 1e5, {"power_domains": [FEED]}, "power", "'feed' would draw 4.7 kW with it, of a cap of 4.0 kW;"),
         (5, 1e5, {"tenants": {"t": {"gpus": 9}}}, "quota", "needs 5 GPUs, the quota of 't' is 9, and 5 are"),

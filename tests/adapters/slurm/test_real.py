@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -197,6 +197,42 @@ def test_why_a_job_waits_is_in_its_admin_comment_until_it_starts(cluster: Any, r
     rounds.budget.power_w = 1_300.0
     wait_for(lambda: rounds.round().waiting.get(scarce))
     assert (said(scarce)["run"], "cap" in said(scarce)["waits"]) == (0, True)
+
+
+def test_the_owner_reads_what_would_let_the_job_start(cluster: Any, rounds: Rounds) -> None:
+    table = {
+        "gpus": [2, 4, 8],
+        "pool": ["A100"] * 3,
+        "rate": [1.0, 1.9, 3.5],
+        "power_w": [700.0, 1400.0, 2800.0],
+    }
+    rounds.budget.power_w = None
+    busy = [
+        submit(cluster, "sleep 60", {"preemptible": False}, "--gres=gpu:6", "--time=30") for _ in range(2)
+    ]
+    rounds.round()
+    wait_for(lambda: all(now().jobs[number].running for number in busy))
+    first = submit(cluster, "sleep 60", {"options": table, "min_gpus": 8, "weight": 4}, "--gres=gpu:8")
+    theirs = submit(cluster, "sleep 60", {}, "--gres=gpu:8")
+    cluster.run("scontrol", "update", f"JobId={theirs}", "AdminComment=see ticket 12")
+    users = now().jobs[first].comment
+    report = rounds.round()
+    told, _, when = report.waiting[first].partition("; expected to start by ")
+    assert (
+        told
+        == "needs 8 GPUs on one node, 2 are free on g1; would start now with 2 GPUs, fewer than it asks for"
+    )
+    # When the time limit of the job on g1 or g2 is over.
+    start = datetime.fromisoformat(when.removesuffix(" if no others come")).astimezone()
+    assert 1_500 < start.timestamp() - time.time() < 2_000
+    assert json.loads(now().jobs[first].admin_comment) == {"wattsched": {"waits": report.waiting[first]}}
+    assert now().jobs[first].comment == users
+    assert now().jobs[theirs].admin_comment == "see ticket 12"
+    # Nothing is written again where nothing has changed.
+    assert rounds.actions is not None
+    rounds.actions.write_reason = lambda *_: pytest.fail("a reason was written twice")  # type: ignore[method-assign]
+    again = rounds.round().waiting
+    assert (again[first], theirs in again) == (report.waiting[first], True)
 
 
 def test_nodes_that_a_job_asks_for_are_kept_also_when_it_was_requeued(cluster: Any, rounds: Rounds) -> None:
