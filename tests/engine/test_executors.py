@@ -61,7 +61,8 @@ def told(run: Run) -> dict[str, Any]:
     leave a gap, whether the gap is closed, and who found the decision.
     """
     found = {"status", "limit", "objective", "bound", "gap", "decided_by", "detail"}
-    path = {"columns", "rows", "nonzeros", *found, *(f"solver_{name}" for name in found)}
+    path = {"columns", "rows", "nonzeros", "nodes", "root_bound", "trajectory", *found}
+    path |= {f"solver_{name}" for name in found}
     return {
         name: value for name, value in asdict(run).items() if not name.endswith("_s") and name not in path
     }
