@@ -241,6 +241,8 @@ def scarce(row: str) -> Scarce:
             return Scarce(f"energy of tenant {rest}", "J")
         case "tenant_carbon_g":
             return Scarce(f"carbon of tenant {rest}", "g")
+        case "objective":
+            return Scarce(f"limit on {rest}", f"unit of {rest}")
         case _ if cap := re.fullmatch(r"power_w(?::(.+?))?(?:@(\d+))?", row):
             of, slot = cap.groups()
             where = f"{f' of {of}' if of else ''}{f' in slot {slot}' if slot else ''}"

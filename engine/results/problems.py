@@ -32,6 +32,9 @@ Formulation = Callable[[DataT, str, Timer], Model[DecisionT]]
 Heuristic = Callable[[DataT, str, Timer], DecisionT | None]
 
 
+LIMITED = "budgets.objectives"
+"""Field of limits on objectives."""
+
 _MOST_RUNS = 20_000
 """Runs of shifting, jobs by options and slots, up to which all of them are tried where columns fail."""
 
@@ -196,7 +199,9 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         own = list(islice(self.contradictions(instance), MOST_FAULTS)) if made else []
         own = own or self.faults(instance)
         objective: str = dict(instance)["objective"]  # the fields of a model, by name
-        return own if objective in self.former else [*unknown_objective(objective, self.objectives), *own]
+        limited = getattr(dict(instance).get("budgets"), "objectives", {})
+        strange = [fault for name in limited for fault in unknown_objective(name, self.objectives, LIMITED)]
+        return own if objective in self.former else [*unknown_objective(objective, self.objectives), *strange, *own]
 
 
 def _sizing() -> Problem[Any, Any, Any]:
