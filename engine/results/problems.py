@@ -21,6 +21,7 @@ from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import MOST_FAULTS, FormerNameWarning, shown, unknown_objective
 from wattsched.reading.inputs import meant
+from wattsched.verification.orders import with_objectives
 from wattsched.verification.verdict import DecisionT, InstanceT, Rules
 
 if TYPE_CHECKING:
@@ -216,11 +217,12 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.verification.sizing.checker import check
     from wattsched.verification.sizing.limits import limits_of
 
+    senses = {objective.name: objective.sense for objective in OBJECTIVES.values()}
     return Problem(
         name="sizing",
         instance=Instance,
         decision=Decision,
-        objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
+        objectives=senses,
         expand=decided_jobs,
         formulations={
             "mckp": late("formulations.sizing.mckp:build"),
@@ -230,6 +232,10 @@ def _sizing() -> Problem[Any, Any, Any]:
         check=check,
         prover=Prover,
         limits=limits_of,
+        limited=lambda instance, limits: with_objectives(instance, limits, senses),
+        unlike=lambda instance, decisions, differ: instance.model_copy(
+            update={"unlike": decisions, "differ": differ}
+        ),
         sharded_prover=late("verification.sizing.shards:ShardedProver"),
         faults=faults_of,
         strangers=strangers,
@@ -273,6 +279,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         check=check,
         prover=prover_of,
         limits=limits_of,
+        limited=late("verification.shifting.limits:limited"),
         heuristics={
             "greedy": late("formulations.shifting.heuristics:greedy"),
             "carbon-blind": late("formulations.shifting.heuristics:carbon_blind"),

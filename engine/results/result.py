@@ -178,6 +178,12 @@ class Result(Strict):
         A decision of the problem.
     conflict : Conflict, optional
         Limits that contradict each other where there is no decision, if such a set was found in time.
+    limits : dict of str to float
+        Limits on other objectives that were kept besides those of the instance.
+    stages : list of Result
+        Of objectives in order, the results of those before this one, the first one first.
+    tolerance : float, optional
+        Share of its value by which each of these may be worse afterwards.
     """
 
     format: Literal["wattsched-result/2"] = "wattsched-result/2"
@@ -208,6 +214,9 @@ class Result(Strict):
     dropped: dict[str, str] = {}
     decision: Any = None
     conflict: Conflict | None = None
+    limits: dict[str, Finite] = {}
+    stages: list[Result] = []
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
     @field_validator("decision", mode="before")
     @classmethod
