@@ -313,6 +313,7 @@ def _sharing() -> Problem[Any, Any, Any]:
             "patterns": late("formulations.sharing.patterns:build"),
             "matching": late("formulations.sharing.matching:build"),
         },
+        limited=lambda instance, limits: with_objectives(instance, limits, OBJECTIVES),
         safety_net="eaco",
         check=check,
         prover=Prover,
