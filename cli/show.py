@@ -8,6 +8,7 @@ import click
 
 from wattsched.cli.files import answer_text, problem, read_document, shown, write, write_json
 from wattsched.cli.outputs import json_option
+from wattsched.cli.several import print_several, several_of
 from wattsched.report.terminal import console, line, table
 from wattsched.report.wording import duration, gap_text, spoken
 from wattsched.verification.shifting.pareto import TOTALS
@@ -15,7 +16,6 @@ from wattsched.verification.shifting.pareto import TOTALS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.results.result import Result
     from wattsched.solving.tradeoffs import ParetoResult
 
 
@@ -30,6 +30,12 @@ def command(file: str, as_json: bool) -> None:
     from wattsched.solving.tradeoffs import is_pareto, pareto_of
 
     document, out = read_document(file), console()
+    if (several := several_of(document, shown(file))) is not None:
+        if as_json:
+            write(None, answer_text(several))
+        else:
+            print_several(out, several)
+        return
     if is_pareto(document) or is_result(document):
         answer: Any = (pareto_of if is_pareto(document) else result_of)(document, shown(file))
         if as_json:
@@ -69,13 +75,15 @@ def _about(instance: Any) -> dict[str, Any]:
     }
 
 
-def print_answer(answer: Result | ParetoResult, instance: Any = None, marginal: Any = None) -> None:
-    """Print a result, with its instance and marginal prices where they are known, or a frontier."""
+def print_answer(answer: Any, instance: Any = None, marginal: Any = None) -> None:
+    """Print a result, with its instance and marginal prices where they are known, or several results."""
     from wattsched.report.summary import print_result
     from wattsched.solving.tradeoffs import ParetoResult
 
     if isinstance(answer, ParetoResult):
         print_pareto(console(), answer)
+    elif hasattr(answer, "results") or hasattr(answer, "points"):
+        print_several(console(), answer)
     else:
         print_result(console(), answer, instance, marginal)
 

@@ -1,4 +1,4 @@
-"""Results under limits on other objectives: of objectives in order, of a frontier, and the k best decisions."""
+"""Limits on objectives: what those before leave to the next one, and the instances that have them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def limits_of_stages(
     limits: dict[str, float] = {}
     for number, stage in enumerate(stages):
         name, value = stage.get("objective_name"), stage.get("objective")
-        if name not in senses or name in limits or not is_finite(value):
+        if not isinstance(name, str) or name not in senses or name in limits or not is_finite(value):
             raise ValueError(f"stages[{number}]: says no value of an objective of its own")
         limits[name] = limit_after(value, senses[name], tolerance)
     return limits

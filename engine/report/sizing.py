@@ -132,6 +132,11 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
         line(out, f"price of energy {price} per kWh", indent=2)
     if budgets.least_goodput is not None:
         line(out, f"least goodput {number(budgets.least_goodput)}", indent=2)
+    for name, limit in budgets.reached.items():
+        line(out, f"limit on {name} {number(limit)}", indent=2)
+    if instance.unlike:
+        told = f"{count(len(instance.unlike), 'decision')} to differ from in {count(instance.differ, 'job')}"
+        line(out, told, indent=2)
 
 
 def _print_draw_beyond(out: Console, instance: Instance, options: Options, full_w: float) -> None:

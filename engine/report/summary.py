@@ -56,6 +56,13 @@ def print_result(
     about = result.problem if instance is None else problem.about(instance)
     line(out, (result.instance, "bold"), f": {about}")
     line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
+    for place, stage in enumerate(result.stages, start=1):
+        first = problem.goal(stage.objective_name, stage.sense, instance)
+        told = proof_text(stage.gap, stage.proven_gap, stage.claimed)
+        limit = first.amount(result.limits.get(stage.objective_name, stage.objective))
+        side = "most" if stage.sense == "min" else "least"
+        value = first.amount(stage.objective)
+        line(out, f"{place}. {first.noun}: {value}, {told}; afterwards at {side} {limit}")
     _print_verdict(out, result, goal)
     if result.conflict is not None:
         print_conflict(out, result.conflict)

@@ -200,9 +200,9 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         own = list(islice(self.contradictions(instance), MOST_FAULTS)) if made else []
         own = own or self.faults(instance)
         objective: str = dict(instance)["objective"]  # the fields of a model, by name
-        limited = getattr(dict(instance).get("budgets"), "objectives", {})
-        strange = [fault for name in limited for fault in unknown_objective(name, self.objectives, LIMITED)]
-        return own if objective in self.former else [*unknown_objective(objective, self.objectives), *strange, *own]
+        for name in getattr(dict(instance).get("budgets"), "objectives", {}):
+            own = [*unknown_objective(name, self.objectives, LIMITED), *own]
+        return own if objective in self.former else [*unknown_objective(objective, self.objectives), *own]
 
 
 def _sizing() -> Problem[Any, Any, Any]:

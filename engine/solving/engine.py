@@ -140,8 +140,15 @@ def solve(
     require("solver", solver, (str,), "a name")
     require("formulation", formulation, (str, NoneType), "a name")
     if objective is not None and not isinstance(objective, str):
-        given = {"formulation": formulation, "solver": solver, "gap": gap, "threads": threads, "seed": seed}
-        given |= {"stop": stop, "prove": prove, "conflict": conflict, "executor": executor, "log": log}
+        given: dict[str, Any] = {"formulation": formulation, "solver": solver, "gap": gap, "seed": seed}
+        given |= {
+            "threads": threads,
+            "stop": stop,
+            "prove": prove,
+            "conflict": conflict,
+            "executor": executor,
+            "log": log,
+        }
         return _in_order(instance, objective, tolerance, time_limit, initial_solution, given)
     require("objective", objective, (str, NoneType), "a name, or several")
     require("stop", stop, (Event, NoneType), "a threading.Event")
@@ -180,7 +187,9 @@ def _in_order(
     timer = Timer(seconds_of("time_limit", time_limit))
     sound, problem = sound_instance(instance)
     require_names(problem, given["formulation"], given["solver"], objectives[0])
-    return in_order(problem, sound, objectives, float(share), partial(solve, **given), timer, initial_solution)
+    return in_order(
+        problem, sound, objectives, float(share), partial(solve, **given), timer, initial_solution
+    )
 
 
 def answered(call: Call) -> Result:

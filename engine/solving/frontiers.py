@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -19,12 +19,12 @@ from wattsched.results.problems import Problem
 from wattsched.results.problems import problem as find_problem
 from wattsched.results.result import Finite, Result
 from wattsched.solving.engine import seconds_of, solve, sound_instance
-from wattsched.solving.orders import LEAST_S, in_order
+from wattsched.solving.orders import LEAST_S, in_order, require_order
 from wattsched.topology.fields import Strict
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.verdict import Verdict, check_result
 
-FORMAT = "wattsched-frontier/2"
+FORMAT: Literal["wattsched-frontier/2"] = "wattsched-frontier/2"
 MOST_POINTS = 200
 ValueT = TypeVar("ValueT")
 Pair = Annotated[list[ValueT], Field(min_length=2, max_length=2)]
@@ -102,8 +102,8 @@ def frontier(
     require_range(len(objectives) == 2, "objectives", "two names", len(objectives))
     timer = Timer(seconds_of("time_limit", time_limit))
     sound, problem = sound_instance(instance)
-    one, other = (problem.objective(name) for name in objectives)
-    again = partial(solve, gap=gap, **{"conflict": 0.0, **options})
+    one, other = require_order(problem, objectives)
+    again: Callable[..., Result] = partial(solve, gap=gap, **{"conflict": 0.0, **options})
     results, failed = list[Result](), None
     for place, order in enumerate([(one, other), (other, one)]):
         # Two solves for an end, one for each point between.
@@ -155,9 +155,7 @@ def _undominated(
     return kept
 
 
-def values_of(
-    problem: Any, instance: Any, objectives: Sequence[str], decision: Any
-) -> tuple[float, float]:
+def values_of(problem: Any, instance: Any, objectives: Sequence[str], decision: Any) -> tuple[float, float]:
     """Return the values of a sound decision in two objectives, as the checker computes them."""
     one, other = (
         problem.check(instance.model_copy(update={"objective": name}), decision).objective

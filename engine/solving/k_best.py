@@ -18,7 +18,7 @@ from wattsched.solving.orders import LEAST_S
 from wattsched.topology.fields import Count, Strict
 from wattsched.verification.verdict import Verdict, check_result
 
-FORMAT = "wattsched-k-best/1"
+FORMAT: Literal["wattsched-k-best/1"] = "wattsched-k-best/1"
 MOST = 100
 
 

@@ -47,8 +47,7 @@ def in_order(
     ValueError
         For unknown objectives, one named twice, and where they cannot be limited.
     """
-    names = [problem.objective(name) for name in objectives]
-    require_range(len(set(names)) == len(names), "objective", "different names", ", ".join(names))
+    names = require_order(problem, objectives)
     stages, limits, start = list[Result](), dict[str, float](), initial_solution
     for place, name in enumerate(names):
         share = timer.share(1.0 / (len(names) - place))
@@ -70,6 +69,15 @@ def in_order(
     told = f"'{name}' was not looked at: {result.termination.detail or result.termination.reason}"
     ended = last.termination.model_copy(update={"detail": told})
     return _after(last.model_copy(update={"termination": ended}), stages, tolerance)
+
+
+def require_order(problem: Problem[Any, Any, Any], objectives: Sequence[str]) -> list[str]:
+    """Return the names of objectives as they are called today; a ValueError where they cannot follow."""
+    names = [problem.objective(name) for name in objectives]
+    require_range(len(set(names)) == len(names), "objective", "different names", ", ".join(names))
+    if len(names) > 1 and problem.limited is None:
+        raise ValueError(f"objectives of problem '{problem.name}' cannot be limited, nor follow one another")
+    return names
 
 
 def _after(result: Result, stages: list[Result], tolerance: float) -> Result:

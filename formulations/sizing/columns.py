@@ -346,8 +346,9 @@ def choices(options: Options, objective: str, *, keep_dominated: bool = False) -
     if not (enough := good_enough(options)).all():
         options = options.take(np.flatnonzero(enough))
         for j in np.flatnonzero(np.diff(options.start) == 0)[:1].tolist():
-            limits = ", ".join(f"{name} {limit:.9g}" for name, limit in options.instance.budgets.reached.items())
-            raise InfeasibleError(f"job '{options.of.jobs.names[j]}' has no option within the limits {limits}")
+            limits = options.instance.budgets.reached.items()
+            told = ", ".join(f"{name} {limit:.9g}" for name, limit in limits)
+            raise InfeasibleError(f"job '{options.of.jobs.names[j]}' has no option within the limits {told}")
     cost = costs(options, goal)
     keep = np.ones(len(options), dtype=bool) if keep_dominated else undominated(options, cost)
     index = np.flatnonzero(keep)

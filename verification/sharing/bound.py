@@ -163,9 +163,7 @@ class Prover(CountingProver[_Split]):
             reduced = (self._reduced(one, paid, gained, gain, owed) for one in self._sets[unit.name])
             yield unit.count * min(0.0, of_unit + min(reduced, default=0.0))
 
-    def _reduced(
-        self, one: _Set, paid: Rates, gained: float, gain: FloatArray, owed: list[_Owed]
-    ) -> float:
+    def _reduced(self, one: _Set, paid: Rates, gained: float, gain: FloatArray, owed: list[_Owed]) -> float:
         """Cost at rates of a set with its best jobs, less their gains, and with the charges of splits.
 
         `gained` is what throughput saves.

@@ -32,8 +32,8 @@ Use = tuple[str, ...] | tuple[str, str, int]
 ``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``; of a tenant's jobs a GPU,
 ``("gpus", TENANT)``, a watt, ``("draw", TENANT)``, and a joule, ``("drawn", TENANT)``; or give,
 ``("goodput",)``; what it is worth in another objective, ``("objective", NAME)``, and 1 for what is as in
-another decision, ``("same", NUMBER)``. What a node that is woken gives as room, ``("node", POOL)``, and pays for its watts,
-``("node_watt", POOL)``, and joules, ``("node_joule",)``."""
+another decision, ``("same", NUMBER)``. What a node that is woken gives as room, ``("node", POOL)``, and pays
+for its watts, ``("node_watt", POOL)``, and joules, ``("node_joule",)``."""
 
 
 JOULE_USE, GOODPUT_USE = 1, 2

@@ -364,9 +364,7 @@ def _reach(listed: Listed, options: Options, prices: RowPrices) -> Reach:
         charge, size, _ = _charges(worth, options, prices)
         size = _inexact(worth, options, prices) - worth.cost_size if options.arithmetic.exact else size
         low, high, _ = _enclosed(worth.cost, worth.cost_size, worth, options.arithmetic)
-        found.append(
-            [low, high, charge - options.arithmetic.epsilon * size]
-        )
+        found.append([low, high, charge - options.arithmetic.epsilon * size])
     joined = (np.insert(r, listed.start + listed.counts, w) for r, w in zip(*found, strict=True))
     return Reach(listed.start + np.arange(len(listed.jobs)), *joined)
 

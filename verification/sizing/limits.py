@@ -35,8 +35,8 @@ def limits_of(instance: Instance) -> Iterator[Limit]:
     if (least := instance.budgets.least_goodput) is not None:
         yield Limit(("budgets", "least_goodput"), least, at_least=True, total="goodput")
     for name, limit in instance.budgets.reached.items():
-        path, more = ("budgets", "objectives", name), OBJECTIVES[name] == "max"
-        yield Limit(path, limit, at_least=more, total=name)
+        more = OBJECTIVES[name] == "max"
+        yield Limit(("budgets", "objectives", name), limit, at_least=more, total=name)
     for domain in instance.cluster.power_domains:
         path = ("cluster", "power_domains", domain.name, "power_cap_w")
         yield Limit(path, domain.power_cap_w, "W", BEYOND)
