@@ -351,6 +351,7 @@ def _placement() -> Problem[Any, Any, Any]:
         },
         check=check,
         prover=Prover,
+        limited=lambda instance, limits: with_objectives(instance, limits, OBJECTIVES),
         heuristics=HEURISTICS,
         adapt=own.adapter(PlacementDecision),
     )

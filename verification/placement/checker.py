@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
 from wattsched.instances.placement.instance import Node, PlacementInstance, Request, Task, TaskClass
-from wattsched.verification.report import Report
+from wattsched.verification.report import TOLERANCE, Report, exceeds
 
 WHOLE = 1000
 
@@ -33,7 +33,8 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
 
     The totals are ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
     ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
-    ``unplaceable_tasks``, which fit on no node as it is now. There is no objective where there are faults.
+    ``unplaceable_tasks``, which fit on no node as it is now, and values of objectives that are limited, by
+    their names. There is no objective where there are faults.
     """
     faults = list(_pairing_faults(instance, decision))
     tasks = {task.name: task for task in instance.tasks}
@@ -61,6 +62,12 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         "unplaceable_tasks": len(waiting) - len(refused),
     }
     refused_w = math.fsum(waiting_w(instance, task) for task in refused)
+    for name, limit in instance.budgets.objectives.items():
+        of = instance.model_copy(update={"objective": name})
+        totals[name] = worth(of, added_w, added_gpus, refused_w)
+        if exceeds(totals[name], limit, TOLERANCE):
+            told = f"'{name}' is {totals[name]:.9g}, it must be {limit:.9g} at most"
+            faults.append(f"budgets.objectives: {told}")
     objective = None if faults else worth(instance, added_w, added_gpus, refused_w)
     size = max(before_w, after_w)
     size += max(1.0, instance.fragmentation_w_per_gpu) * max(before_gpus, after_gpus)
