@@ -13,8 +13,6 @@ from wattsched.cli.failures import CHECK_FAILED, ON_TRUST, BadInput, refusing
 from wattsched.cli.files import STANDARD, problem, progress, read_document, read_instance, shown, write_json
 from wattsched.cli.outputs import json_option
 from wattsched.cli.parameters import Number
-from wattsched.cli.several import lines_on, several_of
-from wattsched.cli.several import verdict_on as verdict_on_several
 
 if TYPE_CHECKING:
     from wattsched.report.wording import Goal
@@ -76,6 +74,7 @@ def _check(
     from wattsched.report.views import view
     from wattsched.report.wording import gap_text
     from wattsched.results.documents import answer_of, verdict_on
+    from wattsched.solving.k_best import is_k_best, k_best_of, verdict_on_k_best
     from wattsched.solving.tradeoffs import is_pareto, pareto_of, verdict_on_pareto
 
     instance, document, source = read_instance(instance_file), read_document(result_file), shown(result_file)
@@ -89,12 +88,14 @@ def _check(
         with refusing(source):
             verdict = verdict_on_pareto(instance, found, require_gap)
         return verdict, _point_lines(found, verdict)
-    if (several := several_of(document, source)) is not None:
+    if is_k_best(document):
         if dask is not None:
             raise BadInput(f"{source}: holds several results, which cannot be combined with --dask")
+        best = k_best_of(document, source)
         with progress(f"checking {source}"), refusing(source):
-            verdict = verdict_on_several(instance, several, require_gap)
-        return verdict, lines_on(several, verdict)
+            verdict = verdict_on_k_best(instance, best, require_gap)
+        told = count(len(best.results), "result")
+        return verdict, [f"{told}, each with its decision, or the proof that there is no other"]
     answer = answer_of(document, instance.problem, source)
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # as it was read, so that the checker does not read it again

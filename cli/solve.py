@@ -45,7 +45,6 @@ from wattsched.formulations.timer import Timer
 if TYPE_CHECKING:
     from wattsched.results.result import Result
     from wattsched.running.executors import Executor
-    from wattsched.solving.frontiers import Frontier
     from wattsched.solving.k_best import KBest
     from wattsched.solving.tradeoffs import ParetoResult
 
@@ -199,11 +198,7 @@ def _named(objective: str | None) -> str | list[str] | None:
 
 def _ended(answer: Any) -> Any:
     """Return how an answer ended; of several results None where one has a decision."""
-    if hasattr(answer, "results"):
-        return answer.results[0].termination
-    if hasattr(answer, "failed"):
-        return None if answer.points or answer.failed is None else answer.failed.termination
-    return answer.termination
+    return answer.results[0].termination if hasattr(answer, "results") else answer.termination
 
 
 def _require_one_kind(
@@ -341,24 +336,19 @@ def _earlier(warm: str, problem: str) -> Any:
     return answer
 
 
-def _trace(instance: Any, points: int, timer: Timer, **requested: Any) -> ParetoResult | Frontier:
+def _trace(instance: Any, points: int, timer: Timer, **requested: Any) -> ParetoResult:
     """Trace so many points of a frontier in the timer's time."""
-    from wattsched.solving.frontiers import frontier
     from wattsched.solving.tradeoffs import pareto
 
-    objectives, tolerance = requested.pop("objective"), requested.pop("tolerance")
-    if objectives is not None:
-        with progress(f"tracing {instance.name}"), stray_output_to_stderr(), refusing():
-            asked: dict[str, Any] = {"tolerance": tolerance, "time_limit": _left(timer), **requested}
-            return frontier(instance, objectives, points, **asked)
-    if not problem(instance.problem).traces_pareto:
-        raise BadInput("--frontier: needs --objective X,Y for an instance that is not of 'shifting'")
+    objectives, _ = requested.pop("objective"), requested.pop("tolerance")
+    if objectives is None and instance.problem != "shifting":
+        raise BadInput("--frontier: needs two objectives, --objective X,Y, but for problem 'shifting'")
 
     def one(instance: Any, time_limit: float = UNLIMITED_S) -> Result:
         return _solve(instance, Timer(time_limit), conflict=0.0, objective=None, **requested)
 
     with progress(f"tracing {instance.name}"), refusing():
-        return pareto(instance, points, time_limit=_left(timer), solve=one)
+        return pareto(instance, points, objectives=objectives, time_limit=_left(timer), solve=one)
 
 
 def _find_best(instance: Any, best: int, differ: int, timer: Timer, **requested: Any) -> KBest:

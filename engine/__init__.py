@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from wattsched.sessions.session_decision import SessionDecision as SessionDecision
     from wattsched.solving.defragment import defragment as defragment
     from wattsched.solving.engine import solve as solve
-    from wattsched.solving.frontiers import frontier as frontier
     from wattsched.solving.k_best import k_best as k_best
     from wattsched.solving.marginal import marginal_prices as marginal_prices
     from wattsched.solving.offers import offer as offer
@@ -80,7 +79,6 @@ _NAMES = {
     "results.result": ("Result",),
     "sessions.session": ("Session",),
     "sessions.session_decision": ("SessionDecision",),
-    "solving.frontiers": ("frontier",),
     "solving.k_best": ("k_best",),
     "solving.marginal": ("marginal_prices",),
     "solving.offers": ("offer",),

@@ -20,10 +20,13 @@ def tighter(limit: float | None, other: float, sense: str) -> float:
     return min(limit, other) if sense == "min" else max(limit, other)
 
 
-def with_objectives(instance: Any, limits: Mapping[str, float], senses: Mapping[str, str]) -> Any:
-    """Return an instance whose budgets also limit other objectives."""
+def with_objectives(instance: Any, limits: Mapping[str, float | None], senses: Mapping[str, str]) -> Any:
+    """Return an instance whose budgets also limit other objectives, or without its limits for None."""
     known = dict(instance.budgets.objectives)
-    known |= {name: tighter(known.get(name), limit, senses[name]) for name, limit in limits.items()}
+    for name, limit in limits.items():
+        stated = known.pop(name, None)
+        if limit is not None:
+            known[name] = tighter(stated, limit, senses[name])
     return instance.model_copy(update={"budgets": instance.budgets.model_copy(update={"objectives": known})})
 
 

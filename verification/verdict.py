@@ -42,8 +42,8 @@ class Rules(Generic[InstanceT, DecisionT]):
         The same from what hands shards of jobs to workers, and an instance.
     limits : callable
         Instance to its limits and demands, which may contradict each other; see `limits`.
-    limited : callable, optional
-        Instance and limits on objectives to the instance with these.
+    limited : callable
+        Instance and limits on objectives to the instance with these besides, or for None without its own.
     unlike : callable, optional
         Instance, decisions, and how much has to be other, to the instance of decisions that differ from them.
     """
@@ -56,16 +56,8 @@ class Rules(Generic[InstanceT, DecisionT]):
     prover: Callable[[InstanceT], ProveLeaf]
     sharded_prover: Callable[[Any, InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
     limits: Callable[[InstanceT], Iterable[Limit]] = field(default=lambda instance: (), kw_only=True)
-    limited: Callable[[InstanceT, Mapping[str, float]], InstanceT] | None = field(default=None, kw_only=True)
+    limited: Callable[[InstanceT, Mapping[str, float | None]], InstanceT] = field(kw_only=True)
     unlike: Callable[[InstanceT, list[DecisionT], int], InstanceT] | None = field(default=None, kw_only=True)
-
-    def with_limits(self, instance: InstanceT, limits: Mapping[str, float]) -> InstanceT:
-        """Return an instance with limits on objectives; a ValueError where the problem takes none."""
-        if not limits:
-            return instance
-        if self.limited is None:
-            raise ValueError(f"objectives of problem '{self.name}' cannot be limited, nor follow one another")
-        return self.limited(instance, limits)
 
     def proving_by(self, workers: Any) -> Self:
         """Return rules whose prover runs on an `Executor` that keeps values; a ValueError if it cannot."""
@@ -161,7 +153,7 @@ def check_result(
     """
     try:
         stages, given = _check_stages(rules, instance, result, limits or {})
-        instance = rules.with_limits(instance, given)
+        instance = rules.limited(instance, given) if given else instance
     except ValueError as error:
         return Verdict([str(error)])
     faults = [f"stages[{k}].{fault}" for k, stage in enumerate(stages) for fault in stage.faults]

@@ -90,8 +90,6 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Data and certificate prices to the proof that there is no decision, or None where they prove none.
     former : mapping of str to str
         Former names of objectives, which are still read, and today's.
-    traces_pareto : bool
-        Whether `pareto` takes its instances.
     branch : callable, optional
         Data, objective, decision, gap, timer, columns of the model, known prices and the most work to a
         certificate tree that proves the decision, or a better one, within the gap; None for instances that
@@ -120,7 +118,6 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     in_place: Callable[[DataT], DataT | None] = lambda data: None
     family: Callable[[DataT, str], UncertainRound | None] = lambda data, objective: None
     former: Mapping[str, str] = field(default_factory=dict)
-    traces_pareto: bool = False
     branch: Callable[..., Cases[DecisionT] | None] | None = None
     adapt: Callable[[external.External], Formulation[DataT, DecisionT]] | None = None
 
@@ -288,7 +285,6 @@ def _shifting() -> Problem[Any, Any, Any]:
         diagnose=diagnose,
         refute=refute,
         former={"completion": "mean-completion"},
-        traces_pareto=True,
         branch=late("formulations.shifting.branching:branch"),
         adapt=own.adapter(ShiftingDecision),
     )

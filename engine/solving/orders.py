@@ -45,14 +45,14 @@ def in_order(
     Raises
     ------
     ValueError
-        For unknown objectives, one named twice, and where they cannot be limited.
+        For unknown objectives, and one named twice.
     """
     names = require_order(problem, objectives)
     stages, limits, start = list[Result](), dict[str, float](), initial_solution
     for place, name in enumerate(names):
         share = timer.share(1.0 / (len(names) - place))
         limit_s = None if share.limit_s is None else max(LEAST_S, share.remaining_s() or 0.0)
-        of = problem.with_limits(instance, limits)
+        of = problem.limited(instance, limits) if limits else instance
         result = solve(of, objective=name, time_limit=limit_s, initial_solution=start)
         result = result.model_copy(update={"limits": dict(limits)})
         if result.objective is None:
@@ -75,8 +75,6 @@ def require_order(problem: Problem[Any, Any, Any], objectives: Sequence[str]) ->
     """Return the names of objectives as they are called today; a ValueError where they cannot follow."""
     names = [problem.objective(name) for name in objectives]
     require_range(len(set(names)) == len(names), "objective", "different names", ", ".join(names))
-    if len(names) > 1 and problem.limited is None:
-        raise ValueError(f"objectives of problem '{problem.name}' cannot be limited, nor follow one another")
     return names
 
 

@@ -15,10 +15,11 @@ from tests.brute_force.sizing_orders import Tried, decisions
 from tests.strategies.instances import small_instances
 from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import verdict_on
-from wattsched.solving.frontiers import frontier_of, verdict_on_frontier
+from wattsched.results.problems import problem
 from wattsched.solving.k_best import k_best_of, verdict_on_k_best
+from wattsched.solving.tradeoffs import pareto_of, verdict_on_pareto
 
-OBJECTIVES = tuple(wattsched.results.problems.problem("sizing").objectives)  # type: ignore[attr-defined]
+OBJECTIVES = tuple(problem("sizing").objectives)
 MANY = settings(
     max_examples=int(os.environ.get("WATTSCHED_ORDERS", "15")),
     deadline=None,
@@ -95,11 +96,13 @@ def test_no_decision_is_better_in_both_objectives_than_a_point(instance: Instanc
     names = order[0], order[1]
     tried = list(decisions(instance, names))
     assume(tried)
-    found = wattsched.frontier(instance, names, 4, gap=1e-9, tolerance=0.0)
-    assert verdict_on_frontier(instance, frontier_of(found.model_dump(mode="json"))).faults == []
-    assert found.points and found.missing == 0
-    for point in found.points:
-        limit = point.result.limits[names[1]] if names[1] in point.result.limits else point.values[1]
-        within_limit = [one for one in tried if within(names[1], one.values[names[1]], limit)]
-        expected = cost(names[0], best(within_limit, names[0]))
-        assert cost(names[0], point.values[0]) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    found = wattsched.pareto(instance, 4, objectives=names, gap=1e-9)
+    verdict = verdict_on_pareto(instance, pareto_of(found.model_dump(mode="json")))
+    assert (verdict.faults, verdict.claimed) == ([], False)
+    points = [[cost(name, point.value(name)) for name in names] for point in found.points]
+    known = [[cost(name, one.values[name]) for name in names] for one in tried]
+    for place, end in ((0, points[0]), (1, points[-1])):
+        assert end[place] == pytest.approx(min(values[place] for values in known), rel=1e-5, abs=1e-5)
+    for point in points:
+        less = [[value + 1e-4 * max(1.0, abs(value)) for value in values] for values in known]
+        assert not any(all(a < b for a, b in zip(values, point, strict=True)) for values in less)

@@ -114,8 +114,8 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
     ways = [{added[cpu_milli, gpus] for cpu_milli, _, gpus in states} for states in sets.values()]
     tasks = np.array(list(sets), dtype=np.int64).reshape(len(sets), len(wanted))
     step = common_step({worth(node.instance, *one, 0.0) for one in added.values()})
-    changes = np.array([one for some in ways for one in sorted(some)]).T
-    return Hostable(tasks, offsets([len(some) for some in ways])[:-1], *changes, seen, step)
+    watts, gpus = np.array([one for some in ways for one in sorted(some)]).T
+    return Hostable(tasks, offsets([len(some) for some in ways])[:-1], watts, gpus, seen, step)
 
 
 def _after(state: Free, task: Task) -> Iterator[Free]:

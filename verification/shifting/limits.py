@@ -34,12 +34,13 @@ def limits_of(instance: ShiftingInstance) -> Iterator[Limit]:
     yield from demands(instance.jobs, DEMANDS)
 
 
-def limited(instance: ShiftingInstance, limits: Mapping[str, float]) -> ShiftingInstance:
-    """Return the horizon with limits on objectives, which are its budgets."""
+def limited(instance: ShiftingInstance, limits: Mapping[str, float | None]) -> ShiftingInstance:
+    """Return the horizon with limits on objectives, which are its budgets, or for None without these."""
     values = {}
     for name, limit in limits.items():
         field = BUDGETS[CRITERIA[name]]
-        values[field] = tighter(getattr(instance.budgets, field), limit, "min")
+        stated = getattr(instance.budgets, field)
+        values[field] = None if limit is None else tighter(stated, limit, "min")
     return instance.model_copy(update={"budgets": instance.budgets.model_copy(update=values)})
 
 
