@@ -94,8 +94,7 @@ def _check(
         best = k_best_of(document, source)
         with progress(f"checking {source}"), refusing(source):
             verdict = verdict_on_k_best(instance, best, require_gap)
-        told = count(len(best.results), "result")
-        return verdict, [f"{told}, each with its decision, or the proof that there is no other"]
+        return verdict, [f"{len(best.decided)} decisions, each the best that differs from those before"]
     answer = answer_of(document, instance.problem, source)
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # as it was read, so that the checker does not read it again
