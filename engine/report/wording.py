@@ -167,12 +167,15 @@ class Goal:
         What it is, what it is in, and what one does to it.
     in_steps : bool
         Whether the optimum changes by steps, as that of the worst job does: prices are means, and no bounds.
+    near_zero : bool
+        Whether it is a difference or a logarithm, of which no share says much: how far the bound is, is told.
     """
 
     noun: str
     unit: str = ""
     verb: str = "save"
     in_steps: bool = False
+    near_zero: bool = False
 
     def amount(self, value: float) -> str:
         """Value of the objective with its unit."""

@@ -236,6 +236,14 @@ class Result(Strict):
         return conflict.model_copy(update={"members": read})
 
     @property
+    def absolute_gap(self) -> float | None:
+        """``|objective - bound|``, in the unit of the objective; None without either.
+
+        It says more than `gap` where an objective is a difference or a logarithm, which may be near 0.
+        """
+        return None if self.objective is None or self.bound is None else abs(self.objective - self.bound)
+
+    @property
     def solved(self) -> bool:
         """True if there is a checked decision."""
         return self.decision is not None and self.checked
