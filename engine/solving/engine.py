@@ -139,17 +139,14 @@ def solve(
     limits = limits_of(gap, time_limit, threads, seed)
     require("solver", solver, (str,), "a name")
     require("formulation", formulation, (str, NoneType), "a name")
+    share = gap if tolerance is None else tolerance
+    require("tolerance", share, _NUMBER, "a number")
+    require_range(0.0 <= share < np.inf, "tolerance", "at least 0 and finite", share)
     if objective is not None and not isinstance(objective, str):
         given: dict[str, Any] = {"formulation": formulation, "solver": solver, "gap": gap, "seed": seed}
-        given |= {
-            "threads": threads,
-            "stop": stop,
-            "prove": prove,
-            "conflict": conflict,
-            "executor": executor,
-            "log": log,
-        }
-        return _in_order(instance, objective, tolerance, time_limit, initial_solution, given)
+        given |= {"threads": threads, "stop": stop, "prove": prove, "conflict": conflict}
+        given |= {"executor": executor, "log": log}
+        return _in_order(instance, objective, float(share), time_limit, initial_solution, given)
     require("objective", objective, (str, NoneType), "a name, or several")
     require("stop", stop, (Event, NoneType), "a threading.Event")
     require("executor", executor, (Executor, NoneType), "what dask_executor gives")
@@ -171,7 +168,7 @@ def solve(
 def _in_order(
     instance: Any,
     objectives: Sequence[str],
-    tolerance: float | None,
+    tolerance: float,
     time_limit: float | None,
     initial_solution: Any,
     given: Mapping[str, Any],
@@ -181,15 +178,11 @@ def _in_order(
     for name in objectives:
         require("objective", name, (str,), "a name, or several")
     require_range(len(objectives) > 0, "objective", "one name at least", "none")
-    share = given["gap"] if tolerance is None else tolerance
-    require("tolerance", share, _NUMBER, "a number")
-    require_range(0.0 <= share < np.inf, "tolerance", "at least 0 and finite", share)
     timer = Timer(seconds_of("time_limit", time_limit))
     sound, problem = sound_instance(instance)
     require_names(problem, given["formulation"], given["solver"], objectives[0])
-    return in_order(
-        problem, sound, objectives, float(share), partial(solve, **given), timer, initial_solution
-    )
+    again = partial(solve, **given)
+    return in_order(problem, sound, objectives, tolerance, again, timer, initial_solution)
 
 
 def answered(call: Call) -> Result:

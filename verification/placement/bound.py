@@ -231,8 +231,8 @@ class Prover(CountingProver[_Split]):
             paid += [(of, charged[f"objective:{name}"])] if f"objective:{name}" in charged else []
         waiting = dict.fromkeys(self._waiting, 0.0)
         for task in self._placeable:
-            watts = waiting_w(self.instance, task)
-            waiting[task.name] = math.fsum(weight * worth(of, 0.0, 0.0, watts) for of, weight in paid)
+            costs = (weight * worth(of, 0.0, 0.0, waiting_w(of, task)) for of, weight in paid)
+            waiting[task.name] = math.fsum(costs)
         leeway = TOLERANCE * math.fsum(map(abs, at_limits.values()))
         placed = {name: -charged.get(f"task:{name}", 0.0) for name in self._waiting}
         parts += [min(placed[name], cost) for name, cost in waiting.items()]

@@ -61,14 +61,17 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         "waiting_tasks": len(waiting),
         "unplaceable_tasks": len(waiting) - len(refused),
     }
-    refused_w = math.fsum(waiting_w(instance, task) for task in refused)
+
+    def value(of: PlacementInstance) -> float:
+        """Return the objective of an instance with another one."""
+        return worth(of, added_w, added_gpus, math.fsum(waiting_w(of, task) for task in refused))
+
     for name, limit in instance.budgets.objectives.items():
-        of = instance.model_copy(update={"objective": name})
-        totals[name] = worth(of, added_w, added_gpus, refused_w)
+        totals[name] = value(instance.model_copy(update={"objective": name}))
         if exceeds(totals[name], limit, TOLERANCE):
             told = f"'{name}' is {totals[name]:.9g}, it must be {limit:.9g} at most"
             faults.append(f"budgets.objectives: {told}")
-    objective = None if faults else worth(instance, added_w, added_gpus, refused_w)
+    objective = None if faults else value(instance)
     size = max(before_w, after_w)
     size += max(1.0, instance.fragmentation_w_per_gpu) * max(before_gpus, after_gpus)
     return Report(faults, objective, totals, size)
