@@ -285,7 +285,8 @@ def _solve(
 
     rules, solver, objective = problem(instance.problem), requested["solver"], requested["objective"]
     with refusing():
-        goals = objective if isinstance(objective, list) else [objective or instance.objective]
+        given = instance.objective if objective is None else objective
+        goals = given if isinstance(given, list) else [given]
         if len(goals) > 1:
             require_order(rules, goals)
         # The time counts, as this executes a formulation's file.
