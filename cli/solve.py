@@ -285,8 +285,8 @@ def _solve(
 
     rules, solver, objective = problem(instance.problem), requested["solver"], requested["objective"]
     with refusing():
-        given = instance.objective if objective is None else objective
-        goals = given if isinstance(given, list) else [given]
+        named = instance.objective if objective is None else objective
+        goals = named if isinstance(named, list) else [named]
         if len(goals) > 1:
             require_order(rules, goals)
         # The time counts, as this executes a formulation's file.

@@ -72,14 +72,8 @@ class Hostable:
 
     def cost(self, paid: Sequence[tuple[PlacementInstance, float]]) -> FloatArray:
         """Return the least cost of each set, waiting aside: that of objectives at their weights."""
-        each = sum(weight * worth_of(of, self.power_w, self.fragments_gpus) for of, weight in paid)
+        each = sum(weight * worth(of, self.power_w, self.fragments_gpus, 0.0) for of, weight in paid)
         return np.asarray(np.minimum.reduceat(each, self.start))
-
-
-def worth_of(instance: PlacementInstance, power_w: FloatArray, fragments_gpus: FloatArray) -> FloatArray:
-    """Return the worth of changes, as `checker.worth` of each."""
-    pairs = zip(power_w.tolist(), fragments_gpus.tolist(), strict=True)
-    return np.array([worth(instance, watts, gpus, 0.0) for watts, gpus in pairs])
 
 
 def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> Hostable:

@@ -20,12 +20,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
 from wattsched.instances.placement.instance import Node, PlacementInstance, Request, Task, TaskClass
+from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import TOLERANCE, Report, exceeds
 
 WHOLE = 1000
+AmountT = TypeVar("AmountT", float, FloatArray)
 
 
 def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
@@ -77,7 +80,9 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
     return Report(faults, objective, totals, size)
 
 
-def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float, other_w: float) -> float:
+def worth(
+    instance: PlacementInstance, power_w: AmountT, fragmentation_gpus: AmountT, other_w: float
+) -> AmountT:
     """Objective, in W or for `fragmentation` in GPUs, of changes of both and of other watts (`waiting_w`)."""
     if instance.objective == "fragmentation":
         return fragmentation_gpus + other_w / instance.fragmentation_w_per_gpu

@@ -134,9 +134,11 @@ class JobRows:
         settings = [*every.settings(list(self.configurations.pools)), *(row.setting for row in sets)]
         places: dict[tuple[str, int, int | None], int] = {}
         named = [(pool, gpus, batch) for pool, gpus, _, _, batch in settings]
-        named_sets = [None] * len(every) + [row.set for row in sets]
-        doing = [(*one, name) for one, name in zip(settings, named_sets, strict=True)]
-        self.doing = [doing[part] for part in parts.tolist()] if self.instance.unlike else []
+        self.doing: list[tuple[object, ...]] = []
+        if self.instance.unlike:
+            together = [None] * len(every) + [row.set for row in sets]
+            doing = [(*one, name) for one, name in zip(settings, together, strict=True)]
+            self.doing = [doing[part] for part in parts.tolist()]
         self.place = np.array([places.setdefault(one, len(places)) for one in named], dtype=np.int64)[parts]
         gpus = np.array([count for _, count, _ in places], dtype=np.int64)
         pool_type = {name: types[pool.gpu_type] for name, pool in self.configurations.pools.items()}
