@@ -197,9 +197,11 @@ def pareto(
         if limit is None:
             ends.append(first)
         other = pair[pair[0] == objective]
-        # A limit of nothing would be none.
-        most = values(first)[objective] or NOTHING * values(ends[0])[objective]
-        second = least(other, most) if most != 0 and not timer.over() else None
+        most = values(first)[objective]
+        if FIRST in pair:  # of a horizon a limit of nothing would be none
+            most = most or NOTHING * values(ends[0])[objective]
+        possible = most != 0 or FIRST not in pair
+        second = least(other, most) if possible and not timer.over() else None
         if second is None or any(more(second, first, one) for one in (objective, other)):
             return ParetoPoint(limit=limit, result=first, values=values(first))
         before = None if limit is None else first
