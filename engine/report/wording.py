@@ -154,6 +154,9 @@ def spoken(name: str, value: float, currency: str | None = None) -> str:
 
 def total_label(name: str) -> str:
     """Name of a total without its unit."""
+    kind, _, objective = name.partition(":")
+    if objective:
+        return f"{kind} {objective}"
     return TOTALS.get(name, re.sub(f"_({'|'.join(UNITS)})$", "", name).replace("_", " "))
 
 

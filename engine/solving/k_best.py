@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from wattsched.formulations.timer import Timer
-from wattsched.instances.errors import InputError, require_range, validated
+from wattsched.instances.errors import require_range, validated
 from wattsched.reading.arguments import require_types
-from wattsched.results.documents import result_of
 from wattsched.results.problems import problem as find_problem
 from wattsched.results.result import Result
 from wattsched.solving.engine import seconds_of, solve, sound_instance
@@ -106,12 +105,6 @@ def is_k_best(document: Any) -> bool:
 
 def k_best_of(document: dict[str, Any], source: str = "") -> KBest:
     """Validate a parsed document as the k best decisions; an `InputError` has one line per fault."""
-    results = document.get("results")
-    if isinstance(results, list):
-        try:
-            document = document | {"results": [result_of(result) for result in results]}
-        except InputError as error:
-            raise InputError([f"results: {fault}" for fault in error.faults], source) from None
     return validated(KBest, document, source)
 
 

@@ -36,8 +36,8 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
 
     The totals are ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
     ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
-    ``unplaceable_tasks``, which fit on no node as it is now, and values of objectives that are limited, by
-    their names. There is no objective where there are faults.
+    ``unplaceable_tasks``, which fit on no node as it is now, and values of objectives that are limited,
+    such as ``objective:power``. There is no objective where there are faults.
     """
     faults = list(_pairing_faults(instance, decision))
     tasks = {task.name: task for task in instance.tasks}
@@ -70,9 +70,10 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         return worth(of, added_w, added_gpus, math.fsum(waiting_w(of, task) for task in refused))
 
     for name, limit in instance.budgets.objectives.items():
-        totals[name] = value(instance.model_copy(update={"objective": name}))
-        if exceeds(totals[name], limit, TOLERANCE):
-            told = f"'{name}' is {totals[name]:.9g}, it must be {limit:.9g} at most"
+        reached = value(instance.model_copy(update={"objective": name}))
+        totals[f"objective:{name}"] = reached
+        if exceeds(reached, limit, TOLERANCE):
+            told = f"'{name}' is {reached:.9g}, it must be {limit:.9g} at most"
             faults.append(f"budgets.objectives: {told}")
     objective = None if faults else value(instance)
     size = max(before_w, after_w)

@@ -228,7 +228,7 @@ def check(instance: SharingInstance, decision: SharingDecision) -> Report:
     The totals are ``power_w``, ``energy_j`` (of the jobs that run, to completion), ``carbon_g`` where the
     instance has an intensity, ``active_units``, ``running_jobs``, ``mean_epoch_s``, ``mean_completion_s``,
     ``mean_slowdown`` (of the jobs that run), ``normalised_throughput``, and values of objectives that are
-    limited, by their names.
+    limited, such as ``objective:power``.
     """
     outcomes = Outcomes(instance)
     jobs = {job.name: job for job in instance.jobs}
@@ -256,7 +256,7 @@ def check(instance: SharingInstance, decision: SharingDecision) -> Report:
         if exceeds(sign * value, sign * limit, TOLERANCE):
             side = "most" if sign > 0 else "least"
             faults.append(f"budgets.objectives: '{name}' is {value:.9g}, it must be {limit:.9g} at {side}")
-        totals[name] = value
+        totals[f"objective:{name}"] = value
     objective = None
     if not faults and instance.objective in OBJECTIVES:
         objective = _objective(instance.objective, runs, waiting, totals, outcomes)

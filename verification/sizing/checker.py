@@ -39,7 +39,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     or pool, or stop), ``migrations`` (those that keep their configuration but on other GPUs) and, where there
     is such a thing, ``change_cost``, what the objective pays for changes, ``goodput`` under a least one, and
     ``nodes_asleep``, ``worst_power_w`` where watts are uncertain, and values of objectives that are limited,
-    by their names. The objective is None when some job does nothing that it could do. Jobs without options
+    such as ``objective:energy``. The objective is None when some job does nothing that it could do. Jobs without options
     wait, and are in none of this.
     """
     require("instance", instance, (Instance,), "an Instance")
@@ -83,7 +83,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     faults += budget_faults(instance.budgets, capped, TOLERANCE)
     if instance.budgets.reached and len(outcomes.jobs) == len(jobs):
         reached = reached_by(outcomes, drawn.by_job_j(), drawn.woken_j())
-        totals |= reached
+        totals |= {f"objective:{name}": value for name, value in reached.items()}
         faults += reached_faults(instance, reached)
     faults += unlike_faults(instance, decision, jobs.names)
     faults += [*_over_quotas(instance, outcomes), *_too_little(instance, totals)]

@@ -36,7 +36,7 @@ def limits_of(instance: Instance) -> Iterator[Limit]:
         yield Limit(("budgets", "least_goodput"), least, at_least=True, total="goodput")
     for name, limit in instance.budgets.reached.items():
         more = OBJECTIVES[name] == "max"
-        yield Limit(("budgets", "objectives", name), limit, at_least=more, total=name)
+        yield Limit(("budgets", "objectives", name), limit, at_least=more, total=f"objective:{name}")
     for domain in instance.cluster.power_domains:
         path = ("cluster", "power_domains", domain.name, "power_cap_w")
         yield Limit(path, domain.power_cap_w, "W", BEYOND)
