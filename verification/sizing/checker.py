@@ -39,8 +39,8 @@ def check(instance: Instance, decision: Decision) -> Report:
     or pool, or stop), ``migrations`` (those that keep their configuration but on other GPUs) and, where there
     is such a thing, ``change_cost``, what the objective pays for changes, ``goodput`` under a least one, and
     ``nodes_asleep``, ``worst_power_w`` where watts are uncertain, and values of objectives that are limited,
-    such as ``objective:energy``. The objective is None when some job does nothing that it could do. Jobs without options
-    wait, and are in none of this.
+    such as ``objective:energy``. The objective is None when some job does nothing that it could do. Jobs
+    without options wait, and are in none of this.
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
