@@ -184,7 +184,7 @@ def evaluate(instance, sets, waiting):
     uses = {"power_w": power_w, "energy_j": energy_j}
     uses["carbon_g"] = energy_j / KWH_J * first(instance.get("carbon_g_per_kwh"), 0.0)
     for name, limit in instance.get("budgets", {}).items():
-        if limit is not None and uses[name] > limit * (1 + TOLERANCE):
+        if limit is not None and name in uses and uses[name] > limit * (1 + TOLERANCE):
             return None
     return value, uses
 
