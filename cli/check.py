@@ -40,7 +40,7 @@ def command(
     dask: str | None,
     as_json: bool,
 ) -> int:
-    """Check RESULT, a result file, a frontier or a bare decision, against INSTANCE.
+    """Check RESULT, a result file, a frontier, the k best or a bare decision, against INSTANCE.
 
     Recomputes GPUs, blocks, budgets and the objective from the two files alone, and proves the bound again
     from the certificate, without any code of the formulations and solvers. Exit code 0 when the decision and
@@ -72,7 +72,9 @@ def _check(
 ) -> tuple[Verdict, Iterable[str]]:
     """Check a result, a frontier or a bare decision: the verdict, and lines on what is decided and proven."""
     from wattsched.report.views import view
+    from wattsched.report.wording import gap_text
     from wattsched.results.documents import answer_of, verdict_on
+    from wattsched.solving.k_best import is_k_best, k_best_of, verdict_on_k_best
     from wattsched.solving.tradeoffs import is_pareto, pareto_of, verdict_on_pareto
 
     instance, document, source = read_instance(instance_file), read_document(result_file), shown(result_file)
@@ -86,6 +88,13 @@ def _check(
         with refusing(source):
             verdict = verdict_on_pareto(instance, found, require_gap)
         return verdict, _point_lines(found, verdict)
+    if is_k_best(document):
+        if dask is not None:
+            raise BadInput(f"{source}: holds several results, which cannot be combined with --dask")
+        best = k_best_of(document, source)
+        with progress(f"checking {source}"), refusing(source):
+            verdict = verdict_on_k_best(instance, best, require_gap)
+        return verdict, [f"{len(best.decided)} decisions, each the best that differs from those before"]
     answer = answer_of(document, instance.problem, source)
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # as it was read, so that the checker does not read it again
@@ -96,6 +105,9 @@ def _check(
     sense = problem(instance.problem).objectives.get(objective, "min")
     goal = view(instance.problem).goal(objective, sense, instance)
     lines = [*_decision_lines(verdict, document, goal), *_proof_lines(verdict, document, goal, sense)]
+    for stage, of in zip(verdict.stages, document.get("stages", ()), strict=False):
+        gap = "nothing" if stage.proven_gap is None else gap_text(stage.proven_gap)
+        lines.append(f"before: {of['objective_name']} {of['objective']:.9g}, proven: {gap}")
     return verdict.requiring(require_gap), lines
 
 

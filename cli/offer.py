@@ -28,7 +28,7 @@ from wattsched.environment.extras import late
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import duration, magnitude, money, number, percent, quantity, spoken
-from wattsched.verification.shifting.pareto import TOTALS
+from wattsched.verification.shifting.checker import TOTALS
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.files import answer_text, problem, read_document, shown, write, write_json
+from wattsched.cli.k_best import print_k_best
 from wattsched.cli.outputs import json_option
 from wattsched.report.terminal import console, line, table
-from wattsched.report.wording import duration, gap_text, spoken
-from wattsched.verification.shifting.pareto import TOTALS
+from wattsched.report.wording import gap_text, spoken
+from wattsched.verification.frontiers import FIRST
+from wattsched.verification.shifting.checker import TOTALS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.results.result import Result
     from wattsched.solving.tradeoffs import ParetoResult
 
 
@@ -27,11 +28,13 @@ def command(file: str, as_json: bool) -> None:
     from wattsched.instances.errors import sourced
     from wattsched.report.views import view
     from wattsched.results.documents import decision_of, instance_of, is_decision, is_result, result_of
+    from wattsched.solving.k_best import is_k_best, k_best_of
     from wattsched.solving.tradeoffs import is_pareto, pareto_of
 
     document, out = read_document(file), console()
-    if is_pareto(document) or is_result(document):
-        answer: Any = (pareto_of if is_pareto(document) else result_of)(document, shown(file))
+    if is_pareto(document) or is_k_best(document) or is_result(document):
+        read = pareto_of if is_pareto(document) else k_best_of if is_k_best(document) else result_of
+        answer: Any = read(document, shown(file))
         if as_json:
             write(None, answer_text(answer))
         else:
@@ -69,30 +72,42 @@ def _about(instance: Any) -> dict[str, Any]:
     }
 
 
-def print_answer(answer: Result | ParetoResult, instance: Any = None, marginal: Any = None) -> None:
-    """Print a result, with its instance and marginal prices where they are known, or a frontier."""
+def print_answer(answer: Any, instance: Any = None, marginal: Any = None) -> None:
+    """Print a result, with its instance and marginal prices where they are known, or several results."""
     from wattsched.report.summary import print_result
     from wattsched.solving.tradeoffs import ParetoResult
 
     if isinstance(answer, ParetoResult):
         print_pareto(console(), answer)
+    elif hasattr(answer, "results"):
+        print_k_best(console(), answer)
     else:
         print_result(console(), answer, instance, marginal)
 
 
 def print_pareto(out: Console, found: ParetoResult) -> None:
     """Print the points, or why there are none."""
-    total = TOTALS[found.tradeoff]
-    line(out, (found.instance, "bold"), f": from the soonest completion to the least {found.tradeoff}")
+    names = (found.first, found.tradeoff)
+    soonest = "the soonest completion" if found.first == FIRST else f"the best {found.first}"
+    least = "least" if found.problem == "shifting" else "best"
+    line(out, (found.instance, "bold"), f": from {soonest} to the {least} {found.tradeoff}")
     rows = []
     for point in found.points:
-        totals = point.result.totals
         gaps = (gap_text(gap).removeprefix("gap ") for gap in (point.gap, point.proven_gap))
-        rows.append((duration(totals["average_completion_s"]), spoken(total, totals[total]), *gaps))
+        rows.append((*(_amount(found.problem, name, point.value(name)) for name in names), *gaps))
     if rows:
-        table(out, [">average completion", f">{found.tradeoff}", ">gap", ">proven"], rows)
+        heads = [f">{'average completion' if name == FIRST else name}" for name in names]
+        table(out, [*heads, ">gap", ">proven"], rows)
         if found.missing:
             line(out, f"{found.missing} more asked for, and not found in time")
     elif found.termination is not None:
         reason = found.termination.reason.replace("_", " ")
         line(out, f"{reason}: {found.termination.detail or 'no decision was found'}")
+
+
+def _amount(problem: str, objective: str, value: float) -> str:
+    from wattsched.report.views import view
+
+    if problem == "shifting":
+        return spoken(TOTALS[objective], value)
+    return view(problem).goal(objective, "min").amount(value)

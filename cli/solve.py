@@ -33,6 +33,7 @@ from wattsched.cli.parameters import (
     UNLIMITED_S,
     Described,
     Limits,
+    Number,
     Whole,
     limit_options,
     names_of_problems,
@@ -44,6 +45,7 @@ from wattsched.formulations.timer import Timer
 if TYPE_CHECKING:
     from wattsched.results.result import Result
     from wattsched.running.executors import Executor
+    from wattsched.solving.k_best import KBest
     from wattsched.solving.tradeoffs import ParetoResult
 
 EXIT_CODES = {
@@ -78,7 +80,30 @@ _LEAVING_S, _WRITING = 0.05, 0.5
     "How to write the problem (for sizing 'mckp' by default); FILE.py:NAME runs a file of yours.",
 )
 @name_option("solver", "Who solves it.", default="auto")
-@name_option("objective", "Instead of the instance's objective.")
+@name_option(
+    "objective",
+    "Instead of the instance's objective; several, as in makespan,energy, in the order in which they count.",
+)
+@click.option(
+    "--tolerance",
+    type=Number(0),
+    metavar="SHARE",
+    help="Of several objectives, what each may lose of its value to those after it (default: the gap).",
+)
+@click.option(
+    "--best",
+    type=Whole(1, 100),
+    metavar="K",
+    help="For sizing: the K best decisions that differ.",
+)
+@click.option(
+    "--differ",
+    type=Whole(1),
+    default=1,
+    show_default=True,
+    metavar="JOBS",
+    help="Of the K best: jobs, at least, that do something else than in each one before.",
+)
 @click.option("--warm", metavar="RESULT", help="Result or decision file to start from.")
 @prove_option
 @limit_options
@@ -87,7 +112,8 @@ _LEAVING_S, _WRITING = 0.05, 0.5
     "points",
     type=Whole(2, 100),
     metavar="N",
-    help="For shifting: N decisions from the soonest completion to the least carbon, energy or money.",
+    help="N decisions between two objectives, --objective X,Y; without these, of shifting, from the soonest "
+    "completion to the least carbon, energy or money.",
 )
 @dask_option("the passes over the jobs of a large round of sizing")
 @output_option(*DOCUMENT_SUFFIXES, help="Write the result to a .json, .json.gz or .parquet file.")
@@ -109,6 +135,8 @@ def command(
     warm: str | None,
     limits: Limits,
     points: int | None,
+    best: int | None,
+    differ: int,
     dask: str | None,
     output: str | None,
     marginal: bool,
@@ -124,10 +152,11 @@ def command(
     """
     if file == warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
-    if marginal and (as_json or output == STANDARD or points is not None):
+    if marginal and (as_json or output == STANDARD or points is not None or best is not None):
         raise BadInput("--marginal: these prices are printed only; Python's marginal_prices returns them")
-    if points is not None:
-        _require_frontier(requested, warm, dask, report)
+    requested["objective"] = _named(requested["objective"])
+    if points is not None or best is not None:
+        _require_one_kind(requested["objective"], points, best, warm, dask, report)
     started_s = time.monotonic() - click.get_current_context().find_root().obj  # what starting took
     with named_input(file) as path:  # how long others take to send theirs is not our time
         timer = Timer(min(limits.time_limit, UNLIMITED_S))
@@ -140,11 +169,13 @@ def command(
 
     requested |= {"gap": limits.gap, "threads": limits.threads, "seed": limits.seed}
     with sourced(shown(file)), spread(dask) as executor:
-        answer: Result | ParetoResult
-        if points is None:
-            answer = _solve(instance, timer, warm, executor, _say if verbose else None, **requested)
-        else:
+        answer: Any
+        if best is not None:
+            answer = _find_best(instance, best, differ, timer, **requested)
+        elif points is not None:
             answer = _trace(instance, points, timer, **requested)
+        else:
+            answer = _solve(instance, timer, warm, executor, _say if verbose else None, **requested)
     if output is not None:
         write(output, content_of(answer, output))
     if report is not None:
@@ -153,21 +184,45 @@ def command(
     if as_json and output != STANDARD:
         write(None, answer_text(answer))
     elif output != STANDARD:
-        told = None if points is not None else _marginal(answer, instance, timer, requested, solved=marginal)
+        several = points is not None or best is not None
+        told = None if several else _marginal(answer, instance, timer, requested, solved=marginal)
         late("cli.show:print_answer")(answer, instance, told)
-    return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
+    ended = _ended(answer)
+    return 0 if ended is None else EXIT_CODES[ended.reason]
 
 
-def _require_frontier(
-    requested: dict[str, Any], warm: str | None, dask: str | None, report: str | None
+def _named(objective: str | None) -> str | list[str] | None:
+    """Return an objective's name, or a list where several are named."""
+    return objective if objective is None or "," not in objective else objective.split(",")
+
+
+def _ended(answer: Any) -> Any:
+    """Return how an answer ended; of several results None where one has a decision."""
+    return answer.results[0].termination if hasattr(answer, "results") else answer.termination
+
+
+def _require_one_kind(
+    objective: str | list[str] | None,
+    points: int | None,
+    best: int | None,
+    warm: str | None,
+    dask: str | None,
+    report: str | None,
 ) -> None:
-    """Refuse what a frontier cannot be combined with."""
+    """Refuse what several results cannot be combined with."""
+    option = "--frontier" if best is None else "--best"
     if report is not None:
-        raise BadInput("--report: cannot be combined with --frontier")
+        raise BadInput(f"--report: cannot be combined with {option}")
     if dask is not None:
-        raise BadInput("--frontier: cannot be combined with --dask")
-    if warm is not None or requested["objective"] is not None:
-        raise BadInput("--frontier: cannot be combined with --warm or --objective")
+        raise BadInput(f"{option}: cannot be combined with --dask")
+    if warm is not None:
+        raise BadInput(f"{option}: cannot be combined with --warm")
+    if points is not None and best is not None:
+        raise BadInput("--frontier: cannot be combined with --best")
+    if best is not None and isinstance(objective, list):
+        raise BadInput("--best: takes one --objective")
+    if points is not None and objective is not None and (isinstance(objective, str) or len(objective) != 2):
+        raise BadInput("--frontier: takes two objectives, --objective X,Y")
 
 
 def _read(path: str | Path, timer: Timer, aside_s: float) -> Any:
@@ -226,12 +281,16 @@ def _solve(
     """
     from wattsched.formulations.model import UnsuitableError
     from wattsched.solving.engine import require_names, solve
+    from wattsched.solving.orders import require_order
 
     rules, solver, objective = problem(instance.problem), requested["solver"], requested["objective"]
     with refusing():
-        goal = instance.objective if objective is None else objective
+        named = instance.objective if objective is None else objective
+        goals = named if isinstance(named, list) else [named]
+        if len(goals) > 1:
+            require_order(rules, goals)
         # The time counts, as this executes a formulation's file.
-        _in_time(partial(require_names, rules, requested["formulation"], solver, goal), timer)
+        _in_time(partial(require_names, rules, requested["formulation"], solver, goals[0]), timer)
     earlier = None if warm is None else _in_time(partial(_earlier, warm, instance.problem), timer)
     try:
         bar = progress(f"solving {instance.name}") if log is None else nullcontext()
@@ -255,6 +314,8 @@ def _marginal(
         return None
     from wattsched.solving.marginal import NoPricesError, marginal_prices
 
+    if answer.limits:
+        return None
     of = {"formulation": requested["formulation"], "objective": requested["objective"]}
     time_limit = _left(timer) if solved else min(_PRICING_S, _left(timer))
     try:
@@ -277,14 +338,24 @@ def _earlier(warm: str, problem: str) -> Any:
 
 
 def _trace(instance: Any, points: int, timer: Timer, **requested: Any) -> ParetoResult:
-    """Trace so many points of the Pareto frontier of an instance in the timer's time."""
+    """Trace so many points of a frontier in the timer's time."""
     from wattsched.solving.tradeoffs import pareto
 
-    if not problem(instance.problem).traces_pareto:
-        raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")
+    objectives, _ = requested.pop("objective"), requested.pop("tolerance")
+    if objectives is None and instance.problem != "shifting":
+        raise BadInput("--frontier: needs two objectives, --objective X,Y, but for problem 'shifting'")
 
     def one(instance: Any, time_limit: float = UNLIMITED_S) -> Result:
-        return _solve(instance, Timer(time_limit), conflict=0.0, **requested)
+        return _solve(instance, Timer(time_limit), conflict=0.0, objective=None, **requested)
 
     with progress(f"tracing {instance.name}"), refusing():
-        return pareto(instance, points, time_limit=_left(timer), solve=one)
+        return pareto(instance, points, objectives=objectives, time_limit=_left(timer), solve=one)
+
+
+def _find_best(instance: Any, best: int, differ: int, timer: Timer, **requested: Any) -> KBest:
+    """Find the best decisions that differ in the timer's time."""
+    from wattsched.solving.k_best import k_best
+
+    requested.pop("tolerance")
+    with progress(f"solving {instance.name}"), stray_output_to_stderr(), refusing():
+        return k_best(instance, best, differ=differ, time_limit=_left(timer), **requested)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from wattsched.sessions.session_decision import SessionDecision as SessionDecision
     from wattsched.solving.defragment import defragment as defragment
     from wattsched.solving.engine import solve as solve
+    from wattsched.solving.k_best import k_best as k_best
     from wattsched.solving.marginal import marginal_prices as marginal_prices
     from wattsched.solving.offers import offer as offer
     from wattsched.solving.shares import TimeShares as TimeShares
@@ -79,6 +80,7 @@ _NAMES = {
     "results.result": ("Result",),
     "sessions.session": ("Session",),
     "sessions.session_decision": ("SessionDecision",),
+    "solving.k_best": ("k_best",),
     "solving.marginal": ("marginal_prices",),
     "solving.offers": ("offer",),
     "solving.shares": ("TimeShares", "time_shares"),

@@ -139,10 +139,10 @@ def unknown(user: str, what: str, names: Iterable[str], known: Collection[str]) 
     yield from (f"{user} names the unknown {what} '{name}'" for name in names if name not in known)
 
 
-def unknown_objective(name: str, known: Collection[str]) -> Iterator[str]:
+def unknown_objective(name: str, known: Collection[str], field: str = "objective") -> Iterator[str]:
     """Report an objective that does not exist."""
     if name not in known:
-        yield f"objective: '{name}' is not known{meant(name, known)}, choose one of {', '.join(known)}"
+        yield f"{field}: '{name}' is not known{meant(name, known)}, choose one of {', '.join(known)}"
 
 
 def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:

@@ -23,7 +23,7 @@ WITHOUT_DECISION = {
 }
 """Reasons to stop that leave no decision, and what else cannot be claimed then."""
 
-INTERNAL = ("worst:", "share:", "job:", "task:", "pieces:", "cuts:")
+INTERNAL = ("worst:", "share:", "job:", "task:", "pieces:", "cuts:", "unlike:")
 """Rows that are no capacities, by the beginnings of their names."""
 
 PROVEN = ("optimal", "infeasible")

@@ -15,7 +15,8 @@ from wattsched.verification.certificates import proofs_of, self_evident
 from wattsched.verification.claims import Claims, gap_between, is_older, is_within, reason_of, told_apart
 from wattsched.verification.conflicts import Conflict
 from wattsched.verification.limits import Limit
-from wattsched.verification.report import Proof, Report
+from wattsched.verification.orders import limits_of_stages, tighter
+from wattsched.verification.report import Proof, Report, is_finite
 from wattsched.verification.tree import ProveLeaf
 
 InstanceT = TypeVar("InstanceT", bound=BaseModel)
@@ -41,6 +42,10 @@ class Rules(Generic[InstanceT, DecisionT]):
         The same from what hands shards of jobs to workers, and an instance.
     limits : callable
         Instance to its limits and demands, which may contradict each other; see `limits`.
+    limited : callable
+        Instance and limits on objectives to the instance with these besides, or for None without its own.
+    unlike : callable, optional
+        Instance, decisions, and how much has to be other, to the instance of decisions that differ from them.
     """
 
     name: str
@@ -51,6 +56,8 @@ class Rules(Generic[InstanceT, DecisionT]):
     prover: Callable[[InstanceT], ProveLeaf]
     sharded_prover: Callable[[Any, InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
     limits: Callable[[InstanceT], Iterable[Limit]] = field(default=lambda instance: (), kw_only=True)
+    limited: Callable[[InstanceT, Mapping[str, float | None]], InstanceT] = field(kw_only=True)
+    unlike: Callable[[InstanceT, list[DecisionT], int], InstanceT] | None = field(default=None, kw_only=True)
 
     def proving_by(self, workers: Any) -> Self:
         """Return rules whose prover runs on an `Executor` that keeps values; a ValueError if it cannot."""
@@ -74,12 +81,15 @@ class Verdict:
     claimed : bool
         True if the claimed bound, the claimed gap, or the claim that there is no decision goes beyond the
         proof: it rests on the solver.
+    stages : tuple of Verdict
+        On the results of the objectives before.
     """
 
     faults: list[str]
     report: Report | None = None
     proof: Proof | None = None
     claimed: bool = False
+    stages: tuple[Verdict, ...] = ()
 
     @property
     def objective(self) -> float | None:
@@ -108,6 +118,9 @@ class Verdict:
 
     def requiring(self, gap: float | None) -> Verdict:
         """Refuse what is not proven to a gap, nor proven infeasible; None requires nothing."""
+        stages = [stage.requiring(gap) for stage in self.stages]
+        if failed := [fault for stage in stages for fault in stage.faults]:
+            return replace(self, faults=[*self.faults, *failed])
         if gap is None or self.infeasible:
             return self
         if self.proven_gap is None:
@@ -118,8 +131,15 @@ class Verdict:
         return replace(self, faults=[*self.faults, f"gap: {proven} is proven, {required} is required"])
 
 
-def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Verdict:
+def check_result(
+    rules: Rules[Any, Any],
+    instance: Any,
+    result: Mapping[str, Any],
+    limits: Mapping[str, float] | None = None,
+) -> Verdict:
     """Check a result: its decision, its certificate, and all that it claims about them.
+
+    Of objectives in order it is the last one's; the results of those before are checked, too.
 
     Parameters
     ----------
@@ -128,7 +148,45 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
         Free of faults. The result's ``objective_name`` replaces its objective.
     result : mapping
         Parsed ``wattsched-result/2``, perhaps with its decision as a model.
+    limits : mapping of str to float, optional
+        Limits on objectives that it keeps besides those of the objectives before.
     """
+    try:
+        stages, given = _check_stages(rules, instance, result, limits or {})
+        instance = rules.limited(instance, given) if given else instance
+    except ValueError as error:
+        return Verdict([str(error)])
+    faults = [f"stages[{k}].{fault}" for k, stage in enumerate(stages) for fault in stage.faults]
+    if result.get("limits", {}) != given:
+        faults.append(f"limits: must be {given}, they are {result.get('limits')!r:.80}")
+    verdict = _check_alone(rules, instance, result)
+    claimed = verdict.claimed or any(stage.claimed for stage in stages)
+    return replace(verdict, faults=[*faults, *verdict.faults], claimed=claimed, stages=tuple(stages))
+
+
+def _check_stages(
+    rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any], given: Mapping[str, float]
+) -> tuple[list[Verdict], dict[str, float]]:
+    """Check the results of the objectives before; return the verdicts, and all limits that are left."""
+    stages = result.get("stages") or []
+    if not isinstance(stages, list) or not all(isinstance(stage, Mapping) for stage in stages):
+        raise ValueError("stages: must be a list of results")
+    tolerance, limits, found = result.get("tolerance"), dict(given), list[Verdict]()
+    if stages and (not is_finite(tolerance) or tolerance < 0):
+        raise ValueError(f"tolerance: must be a number of at least 0, it is {tolerance!r:.40}")
+    for number, stage in enumerate(stages):
+        if stage.get("stages"):
+            raise ValueError(f"stages[{number}]: has stages itself")
+        found.append(check_result(rules, instance, stage, limits))
+        left = limits_of_stages(stages[: number + 1], float(tolerance or 0.0), rules.objectives)
+        limits = dict(given) | {
+            name: tighter(given.get(name), limit, rules.objectives[name]) for name, limit in left.items()
+        }
+    return found, limits
+
+
+def _check_alone(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Verdict:
+    """Check a result against its own instance, limits on objectives included."""
     if mismatches := list(_mismatches(rules, instance, result)):
         *others, last = mismatches
         return Verdict([*others, f"{last}; nothing else was checked, as the two do not belong together"])

@@ -333,7 +333,7 @@ def json_schema(
     Raises
     ------
     ValueError
-        For an unknown document or problem, a problem that has no frontiers, and one of a bound.
+        For an unknown document or problem, and one of a bound.
     """
     from pydantic import create_model
 
@@ -352,8 +352,6 @@ def json_schema(
     if problem is None:
         problem = "shifting" if document == "frontier" else "sizing"
     rules = find_problem(problem)
-    if document == "frontier" and not rules.traces_pareto:
-        raise ValueError(f"frontier: is of `problem` shifting, not {problem}")
 
     def narrowed(model: type[BaseModel], name: str, **types: Any) -> type[BaseModel]:
         """Model of a name, with a type and a default for each field that it leaves open."""

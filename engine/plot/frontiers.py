@@ -20,7 +20,7 @@ from wattsched.solving.offers import Offer
 from wattsched.solving.tradeoffs import ParetoResult
 from wattsched.solving.what_if import Sweep
 from wattsched.topology.arrays import FloatArray
-from wattsched.verification.shifting.pareto import TOTALS
+from wattsched.verification.frontiers import FIRST
 
 Points = tuple[FloatArray, FloatArray]
 
@@ -36,14 +36,14 @@ def frontier(
     against: Literal["energy", "carbon"] = "energy",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the trade-off between mean completion time and carbon, energy or money.
+    """Draw the trade-off between two objectives, such as mean completion time and carbon.
 
     Parameters
     ----------
     found : ParetoResult, mapping of str to ParetoResult, sequence of Outcome, Savings, Offer, or Sweep
-        What `wattsched.pareto` gives, or several such results by name, of one criterion; each is a line.
-        Or replays: a marker for each policy, the mean over its seeds with bars from the least to the most,
-        and a line through those than which no other is better in both. Or savings: each policy within
+        What `wattsched.pareto` gives, or several such results by name, of the same objectives; each is a
+        line. Or replays: a marker for each policy, the mean over its seeds with bars from the least to the
+        most, and a line through those than which no other is better in both. Or savings: each policy within
         smaller and smaller budgets, relative to the baseline, likewise. Or cuts of the draw: a line for each
         duration, and a dotted one of what no plan can beat, both as steps: plans keep smaller cuts, too. Or a
         sweep: the objective by value, and a dotted line of its bound.
@@ -76,13 +76,19 @@ def frontier(
         return finished(axes, found.field, _draw_sweep(axes, found), y=0.06)
     if isinstance(found, ParetoResult | Mapping):
         results = {"": found} if isinstance(found, ParetoResult) else dict(found)
-        criteria = sorted({result.tradeoff for result in results.values()})
-        require_range(len(criteria) == 1, "found", "of one criterion", ", ".join(criteria) or "none")
-        [criterion] = criteria
+        pairs = sorted({(result.first, result.tradeoff) for result in results.values()})
+        told = ", ".join(tradeoff for _, tradeoff in pairs) or "none"
+        require_range(len(pairs) == 1, "found", "of one criterion", told)
         for name, result in results.items():
             message = f"'{name}' without any" if name else "none"
             require_range(bool(result.points), "found", "with points", message)
-        unit = _draw_results(axes, results, criterion)
+        [(first, criterion)] = pairs
+        if first != FIRST:
+            _draw_results(axes, results, (first, criterion), (1.0, 1.0))
+            return finished(axes, first, criterion, x=0.06, y=0.06)
+        longest_s = max(point.value(first) for one in results.values() for point in one.points)
+        unit, unit_s = unit_of_time(longest_s)
+        _draw_results(axes, results, (first, criterion), (unit_s, AMOUNTS[criterion][1]))
     else:
         require_range(len(found) > 0, "found", "one replay at least", "none")
         criterion, unit = against, _draw_replays(axes, found, against)
@@ -91,18 +97,15 @@ def frontier(
     return finished(axes, f"mean completion time, {unit}", amount, note, x=0.06, y=0.06)
 
 
-def _draw_results(axes: Axes, results: Mapping[str, ParetoResult], criterion: str) -> str:
-    """Draw a line for each result, by its name; return the unit of time."""
-    _, per = AMOUNTS[criterion]
-    totals = {name: [point.result.totals for point in result.points] for name, result in results.items()}
-    longest_s = max(each["average_completion_s"] for points in totals.values() for each in points)
-    unit, unit_s = unit_of_time(float(longest_s))
-    for number, (name, points) in enumerate(totals.items()):
-        time = [each["average_completion_s"] / unit_s for each in points]
-        amount = [each[TOTALS[criterion]] / per for each in points]
+def _draw_results(
+    axes: Axes, results: Mapping[str, ParetoResult], objectives: tuple[str, str], per: tuple[float, float]
+) -> None:
+    """Draw a line for each result, by its name, of values in some units."""
+    for number, (name, result) in enumerate(results.items()):
+        values = [[point.value(each) for point in result.points] for each in objectives]
+        points = [np.array(each) / unit for each, unit in zip(values, per, strict=True)]
         marker = MARKERS[number % len(MARKERS)]
-        axes.plot(time, amount, marker=marker, label=name or None, **Look.of(number)._asdict())
-    return unit
+        axes.plot(*points, marker=marker, label=name or None, **Look.of(number)._asdict())
 
 
 def _draw_replays(axes: Axes, outcomes: Sequence[Outcome], criterion: str) -> str:

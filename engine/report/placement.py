@@ -91,9 +91,9 @@ def rows_of(decision: PlacementDecision) -> list[dict[str, Any]]:
 
 VIEW = View(
     goals={
-        "power-fragmentation": Goal("added power and fragmentation", "W"),
-        "power": Goal("added power", "W"),
-        "fragmentation": Goal("added fragmentation", "GPUs"),
+        "power-fragmentation": Goal("added power and fragmentation", "W", near_zero=True),
+        "power": Goal("added power", "W", near_zero=True),
+        "fragmentation": Goal("added fragmentation", "GPUs", near_zero=True),
     },
     about=about,
     print_instance=print_instance,

@@ -151,7 +151,7 @@ VIEW = View(
         "mean-completion": Goal("average completion time", "s"),
         "carbon": Goal("carbon", "g"),
         "energy": Goal("energy", "J"),
-        "money": Goal("cost"),
+        "money": Goal("cost", near_zero=True),
     },
     about=about,
     print_instance=print_instance,

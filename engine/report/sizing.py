@@ -132,6 +132,11 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
         line(out, f"price of energy {price} per kWh", indent=2)
     if budgets.least_goodput is not None:
         line(out, f"least goodput {number(budgets.least_goodput)}", indent=2)
+    for name, limit in budgets.reached.items():
+        line(out, f"limit on {name} {number(limit)}", indent=2)
+    if instance.unlike:
+        told = f"{count(len(instance.unlike), 'decision')} to differ from in {count(instance.differ, 'job')}"
+        line(out, told, indent=2)
 
 
 def _print_draw_beyond(out: Console, instance: Instance, options: Options, full_w: float) -> None:
@@ -384,12 +389,12 @@ VIEW = View(
         "progress": Goal("weighted progress", "/h", "gain"),
         "makespan": Goal("largest weighted completion time", "s", in_steps=True),
         "max-min": Goal("smallest relative progress", "", "gain", in_steps=True),
-        "proportional": Goal("weighted sum of log slowdowns"),
+        "proportional": Goal("weighted sum of log slowdowns", near_zero=True),
         "goodput": Goal("goodput", "", "gain"),
         "work-value": Goal("value of the work done", "", "gain"),
         "energy": Goal("energy", "J"),
         "carbon": Goal("carbon", "g"),
-        "money": Goal("cost"),
+        "money": Goal("cost", near_zero=True),
     },
     about=about,
     print_instance=print_instance,

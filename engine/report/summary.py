@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_PRICES = 12
+LEAST_TOLD_GAP = 1e-6
 NOISE = 1e-9
 """Part of the objective below which no price is told, for all that there is of a row."""
 
@@ -56,6 +57,13 @@ def print_result(
     about = result.problem if instance is None else problem.about(instance)
     line(out, (result.instance, "bold"), f": {about}")
     line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
+    for place, stage in enumerate(result.stages, start=1):
+        first = problem.goal(stage.objective_name, stage.sense, instance)
+        told = proof_text(stage.gap, stage.proven_gap, stage.claimed)
+        limit = first.amount(result.limits.get(stage.objective_name, stage.objective))
+        side = "most" if stage.sense == "min" else "least"
+        value = first.amount(stage.objective)
+        line(out, f"{place}. {first.noun}: {value}, {told}; afterwards at {side} {limit}")
     _print_verdict(out, result, goal)
     if result.conflict is not None:
         print_conflict(out, result.conflict)
@@ -113,10 +121,13 @@ def verdict_of(result: Any, goal: Goal) -> Verdict:
         bound, detail = "", ": ".join(filter(None, ("nothing says how good it is", detail)))
     else:
         bound = f"no decision can have {'less' if least else 'more'} than {_bounds(result, goal)}"
+    gap = proof_text(result.gap, result.proven_gap, result.claimed)
+    if goal.near_zero and result.bound is not None and result.gap >= LEAST_TOLD_GAP:
+        gap += f" ({goal.amount(abs(result.objective - result.bound))})"
     return Verdict(
         reason,
         goal.amount(result.objective),
-        proof_text(result.gap, result.proven_gap, result.claimed),
+        gap,
         f"stopped by {by}" if ended.limit else "",
         bound,
         detail,

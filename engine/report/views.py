@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def print_budgets(out: Console, budgets: Any, currency: str | None = None) -> None:
     """Print a problem's budgets, if there are any."""
-    given = [(name, value) for name, value in budgets if value is not None]
+    given = [(name, value) for name, value in budgets if value is not None and name != "objectives"]
+    given += [(f"objective:{name}", limit) for name, limit in getattr(budgets, "objectives", {}).items()]
     if given:
         heading(out, "Budgets")
         rows = [

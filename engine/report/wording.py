@@ -154,6 +154,9 @@ def spoken(name: str, value: float, currency: str | None = None) -> str:
 
 def total_label(name: str) -> str:
     """Name of a total without its unit."""
+    kind, _, objective = name.partition(":")
+    if objective:
+        return f"{kind} {objective}"
     return TOTALS.get(name, re.sub(f"_({'|'.join(UNITS)})$", "", name).replace("_", " "))
 
 
@@ -167,12 +170,15 @@ class Goal:
         What it is, what it is in, and what one does to it.
     in_steps : bool
         Whether the optimum changes by steps, as that of the worst job does: prices are means, and no bounds.
+    near_zero : bool
+        Whether it is a difference or a logarithm, of which no share says much: how far the bound is, is told.
     """
 
     noun: str
     unit: str = ""
     verb: str = "save"
     in_steps: bool = False
+    near_zero: bool = False
 
     def amount(self, value: float) -> str:
         """Value of the objective with its unit."""
@@ -241,6 +247,8 @@ def scarce(row: str) -> Scarce:
             return Scarce(f"energy of tenant {rest}", "J")
         case "tenant_carbon_g":
             return Scarce(f"carbon of tenant {rest}", "g")
+        case "objective":
+            return Scarce(f"limit on {rest}", f"unit of {rest}")
         case _ if cap := re.fullmatch(r"power_w(?::(.+?))?(?:@(\d+))?", row):
             of, slot = cap.groups()
             where = f"{f' of {of}' if of else ''}{f' in slot {slot}' if slot else ''}"

@@ -21,6 +21,7 @@ from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import MOST_FAULTS, FormerNameWarning, shown, unknown_objective
 from wattsched.reading.inputs import meant
+from wattsched.verification.orders import with_objectives
 from wattsched.verification.verdict import DecisionT, InstanceT, Rules
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ DataT = TypeVar("DataT")
 Formulation = Callable[[DataT, str, Timer], Model[DecisionT]]
 Heuristic = Callable[[DataT, str, Timer], DecisionT | None]
 
+
+LIMITED = "budgets.objectives"
+"""Field of limits on objectives."""
 
 _MOST_RUNS = 20_000
 """Runs of shifting, jobs by options and slots, up to which all of them are tried where columns fail."""
@@ -86,8 +90,6 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Data and certificate prices to the proof that there is no decision, or None where they prove none.
     former : mapping of str to str
         Former names of objectives, which are still read, and today's.
-    traces_pareto : bool
-        Whether `pareto` takes its instances.
     branch : callable, optional
         Data, objective, decision, gap, timer, columns of the model, known prices and the most work to a
         certificate tree that proves the decision, or a better one, within the gap; None for instances that
@@ -116,7 +118,6 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     in_place: Callable[[DataT], DataT | None] = lambda data: None
     family: Callable[[DataT, str], UncertainRound | None] = lambda data, objective: None
     former: Mapping[str, str] = field(default_factory=dict)
-    traces_pareto: bool = False
     branch: Callable[..., Cases[DecisionT] | None] | None = None
     adapt: Callable[[external.External], Formulation[DataT, DecisionT]] | None = None
 
@@ -196,6 +197,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         own = list(islice(self.contradictions(instance), MOST_FAULTS)) if made else []
         own = own or self.faults(instance)
         objective: str = dict(instance)["objective"]  # the fields of a model, by name
+        for name in getattr(dict(instance).get("budgets"), "objectives", {}):
+            own = [*unknown_objective(name, self.objectives, LIMITED), *own]
         return own if objective in self.former else [*unknown_objective(objective, self.objectives), *own]
 
 
@@ -211,11 +214,12 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.verification.sizing.checker import check
     from wattsched.verification.sizing.limits import limits_of
 
+    senses = {objective.name: objective.sense for objective in OBJECTIVES.values()}
     return Problem(
         name="sizing",
         instance=Instance,
         decision=Decision,
-        objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
+        objectives=senses,
         expand=decided_jobs,
         formulations={
             "mckp": late("formulations.sizing.mckp:build"),
@@ -225,6 +229,10 @@ def _sizing() -> Problem[Any, Any, Any]:
         check=check,
         prover=Prover,
         limits=limits_of,
+        limited=lambda instance, limits: with_objectives(instance, limits, senses),
+        unlike=lambda instance, decisions, differ: instance.model_copy(
+            update={"unlike": decisions, "differ": differ}
+        ),
         sharded_prover=late("verification.sizing.shards:ShardedProver"),
         faults=faults_of,
         strangers=strangers,
@@ -268,6 +276,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         check=check,
         prover=prover_of,
         limits=limits_of,
+        limited=late("verification.shifting.limits:limited"),
         heuristics={
             "greedy": late("formulations.shifting.heuristics:greedy"),
             "carbon-blind": late("formulations.shifting.heuristics:carbon_blind"),
@@ -276,7 +285,6 @@ def _shifting() -> Problem[Any, Any, Any]:
         diagnose=diagnose,
         refute=refute,
         former={"completion": "mean-completion"},
-        traces_pareto=True,
         branch=late("formulations.shifting.branching:branch"),
         adapt=own.adapter(ShiftingDecision),
     )
@@ -301,6 +309,7 @@ def _sharing() -> Problem[Any, Any, Any]:
             "patterns": late("formulations.sharing.patterns:build"),
             "matching": late("formulations.sharing.matching:build"),
         },
+        limited=lambda instance, limits: with_objectives(instance, limits, OBJECTIVES),
         safety_net="eaco",
         check=check,
         prover=Prover,
@@ -338,6 +347,7 @@ def _placement() -> Problem[Any, Any, Any]:
         },
         check=check,
         prover=Prover,
+        limited=lambda instance, limits: with_objectives(instance, limits, OBJECTIVES),
         heuristics=HEURISTICS,
         adapt=own.adapter(PlacementDecision),
     )

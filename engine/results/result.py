@@ -178,6 +178,12 @@ class Result(Strict):
         A decision of the problem.
     conflict : Conflict, optional
         Limits that contradict each other where there is no decision, if such a set was found in time.
+    limits : dict of str to float
+        Limits on other objectives that were kept besides those of the instance.
+    stages : list of Result
+        Of objectives in order, the results of those before this one, the first one first.
+    tolerance : float, optional
+        Share of its value by which each of these may be worse afterwards.
     """
 
     format: Literal["wattsched-result/2"] = "wattsched-result/2"
@@ -208,6 +214,9 @@ class Result(Strict):
     dropped: dict[str, str] = {}
     decision: Any = None
     conflict: Conflict | None = None
+    limits: dict[str, Finite] = {}
+    stages: list[Result] = []
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
     @field_validator("decision", mode="before")
     @classmethod
@@ -225,6 +234,14 @@ class Result(Strict):
             one.model_copy(update={"decision": _decision(one.decision, others)}) for one in conflict.members
         ]
         return conflict.model_copy(update={"members": read})
+
+    @property
+    def absolute_gap(self) -> float | None:
+        """``|objective - bound|``, in the unit of the objective; None without either.
+
+        It says more than `gap` where an objective is a difference or a logarithm, which may be near 0.
+        """
+        return None if self.objective is None or self.bound is None else abs(self.objective - self.bound)
 
     @property
     def solved(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer, stoppable
-from wattsched.instances.errors import InputError, require
+from wattsched.instances.errors import InputError, require, require_range
 from wattsched.results.documents import read_instance
 from wattsched.results.problems import PROBLEMS, Problem
 from wattsched.results.problems import problem as find_problem
@@ -32,6 +32,7 @@ from wattsched.solving import conflicts
 from wattsched.solving.call import Call
 from wattsched.solving.certificates import LARGEST
 from wattsched.solving.deadline import Uncollected, on_time
+from wattsched.solving.orders import in_order
 from wattsched.solving.steps import CHECKED_AT_ONCE, decide, lacking
 from wattsched.verification.certificates import proofs_of
 
@@ -66,7 +67,8 @@ def solve(
     *,
     formulation: str | None = None,
     solver: str = "auto",
-    objective: str | None = None,
+    objective: str | Sequence[str] | None = None,
+    tolerance: float | None = None,
     gap: float = 1e-4,
     time_limit: float | None = None,
     threads: int = 1,
@@ -88,8 +90,11 @@ def solve(
         A formulation of the problem (default: its first), or ``FILE.py:NAME`` where it takes users' own.
     solver : str
         A solver, ``pyomo:NAME`` for one that Pyomo finds, or a heuristic of the problem.
-    objective : str, optional
-        Overrides the instance's objective.
+    objective : str or sequence of str, optional
+        Overrides the instance's objective. Of several, each is optimised among the decisions that give up no
+        more than the `tolerance` of those before.
+    tolerance : float, optional
+        Share of its value by which an objective may be worse after those that follow it. Default: the gap.
     gap : float
         Relative gap at which a decision counts as optimal.
     time_limit : float, optional
@@ -134,7 +139,15 @@ def solve(
     limits = limits_of(gap, time_limit, threads, seed)
     require("solver", solver, (str,), "a name")
     require("formulation", formulation, (str, NoneType), "a name")
-    require("objective", objective, (str, NoneType), "a name")
+    share = gap if tolerance is None else tolerance
+    require("tolerance", share, _NUMBER, "a number")
+    require_range(0.0 <= share < np.inf, "tolerance", "at least 0 and finite", share)
+    if objective is not None and not isinstance(objective, str):
+        given: dict[str, Any] = {"formulation": formulation, "solver": solver, "gap": gap, "seed": seed}
+        given |= {"threads": threads, "stop": stop, "prove": prove, "conflict": conflict}
+        given |= {"executor": executor, "log": log}
+        return _in_order(instance, objective, float(share), time_limit, initial_solution, given)
+    require("objective", objective, (str, NoneType), "a name, or several")
     require("stop", stop, (Event, NoneType), "a threading.Event")
     require("executor", executor, (Executor, NoneType), "what dask_executor gives")
     if log is not None and not callable(log):
@@ -155,6 +168,26 @@ def undisturbed(limits: Limits) -> AbstractContextManager[object]:
     """Context of a call with these limits: Python's search for cyclic garbage does not stop a short one."""
     hurried = limits.time_s is not None and limits.time_s < CALM_S
     return Uncollected() if hurried else nullcontext()
+
+
+def _in_order(
+    instance: Any,
+    objectives: Sequence[str],
+    tolerance: float,
+    time_limit: float | None,
+    initial_solution: Any,
+    given: Mapping[str, Any],
+) -> Result:
+    """Solve for objectives in order; arguments as of `solve`."""
+    require("objective", objectives, (list, tuple), "a name, or several")
+    for name in objectives:
+        require("objective", name, (str,), "a name, or several")
+    require_range(len(objectives) > 0, "objective", "one name at least", "none")
+    timer = Timer(seconds_of("time_limit", time_limit))
+    sound, problem = sound_instance(instance)
+    require_names(problem, given["formulation"], given["solver"], objectives[0])
+    again = partial(solve, **given)
+    return in_order(problem, sound, objectives, tolerance, again, timer, initial_solution)
 
 
 def answered(call: Call) -> Result:

@@ -197,8 +197,8 @@ def _differences(one: Instance, other: Instance, before: Result, after: Result) 
         JobDifference(
             job=name,
             change=_change(first.get(name), second.get(name)) if name in there else "is taken out",
-            before=_words(first.get(name), second.get(name)),
-            after=_words(second.get(name), first.get(name)) if name in there else "",
+            before=doing(first.get(name), second.get(name)),
+            after=doing(second.get(name), first.get(name)) if name in there else "",
             done_before_s=done_s[0].get(name),
             done_after_s=done_s[1].get(name),
         )
@@ -207,7 +207,7 @@ def _differences(one: Instance, other: Instance, before: Result, after: Result) 
     return sorted(found, key=lambda job: (-abs(job.later_s), job.job))
 
 
-def _words(job: Assignment | None, other: Assignment | None) -> str:
+def doing(job: Assignment | None, other: Assignment | None = None) -> str:
     """Say what a job does, of its batch size only where it is another one."""
     if job is None:
         return "waits"

@@ -53,6 +53,8 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
     UnsuitableError
         If the model would have more than `MOST_VARIABLES` variables.
     """
+    if window.limited:
+        raise UnsuitableError("'assignment' takes no limits on other objectives")
     left_s = (timer or Timer()).remaining_s()
     most = MOST_VARIABLES if left_s is None else min(MOST_VARIABLES, VARIABLES_PER_S * left_s)
     model = algebra(window, most)

@@ -80,6 +80,15 @@ class Window:
         return Hosting(self)
 
     @cached_property
+    def limited(self) -> dict[str, tuple[float, Window]]:
+        """Limits on other objectives by name, each with the window in which that one counts."""
+        instance = self.instance
+        return {
+            name: (limit, window_of(instance.model_copy(update={"objective": name})))
+            for name, limit in instance.budgets.objectives.items()
+        }
+
+    @cached_property
     def classes(self) -> NodeClasses:
         """Classes of nodes that could host a task."""
         classes = NodeClasses.of(self)
@@ -283,7 +292,7 @@ class Hosting:
         # The fullest GPUs come first, the free ones last.
         slot_n = gpu.shape[1] - profiles.gpus[several][column_n]
         slot = np.concatenate([np.zeros(len(state_0), dtype=np.int64), slot_1, slot_n])
-        return Hostings(state, profile, slot, self._cost(states, state, profile, slot))
+        return Hostings(state, profile, slot, self.cost(states, state, profile, slot))
 
     def best(self, states: NodeStates) -> tuple[FloatArray, IntArray]:
         """Least cost of hosting each profile and the slot that has it.
@@ -318,7 +327,7 @@ class Hosting:
             np.sort(gpu, axis=1),
         )
 
-    def _cost(self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray) -> FloatArray:
+    def cost(self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray) -> FloatArray:
         """Cost of ways that are possible, each shape (H,).
 
         Of power, and of the scaled fragmentation: what is free, less what is useful.

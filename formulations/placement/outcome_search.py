@@ -159,7 +159,8 @@ class OutcomeTree:
         way = np.array(steps[::-1]).reshape(len(steps), 2, len(index)).transpose(1, 2, 0)
         order = np.argsort(way[0] < 0, axis=1, kind="stable")
         profile, slot = np.take_along_axis(way, order[None], axis=2)
-        return Outcomes(self.cls[index], self.hosted[index].astype(np.int64), self.cost[index], profile, slot)
+        hosted, others = self.hosted[index].astype(np.int64), np.zeros((len(index), 0))
+        return Outcomes(self.cls[index], hosted, self.cost[index], others, profile, slot)
 
     def _grow(self, parent: IntArray, profile: IntArray) -> IntArray:
         """Add the states after `parent` have hosted a task of a profile each; return their numbers."""

@@ -40,6 +40,8 @@ class Outcomes(Table):
         Tasks of each profile.
     cost : (K,) float
         Change of the window's objective.
+    others : (K, M) float
+        Change of each objective that is limited; one multiset then has all ways that differ in these.
     profile, slot : (K, L) int
         The way: profiles in the order in which they are hosted, and their slots as of `Hostings`; -1 beyond
         the last.
@@ -48,6 +50,7 @@ class Outcomes(Table):
     cls: IntArray
     hosted: IntArray
     cost: FloatArray
+    others: FloatArray
     profile: IntArray
     slot: IntArray
 
@@ -126,7 +129,8 @@ def every_outcome(window: Window, most: float = np.inf, timer: Timer | None = No
     size = int(window.demand.sum())
     nothing = np.zeros((len(states), len(window.demand)), dtype=np.int64)
     nowhere = np.full((len(states), size), -1)
-    level = Outcomes(np.arange(len(states)), nothing, np.zeros(len(states)), nowhere, nowhere)
+    others = np.zeros((len(states), len(window.limited)))
+    level = Outcomes(np.arange(len(states)), nothing, np.zeros(len(states)), others, nowhere, nowhere)
     seen, found = 0, [level.take(np.arange(0))]
     for depth in range(size):
         ways = _wanted(window, states, level)
@@ -156,6 +160,8 @@ def _one_more(
     more.hosted[np.arange(len(more)), profile] += 1
     more.profile[:, depth], more.slot[:, depth] = profile, slot
     more.cost[:] += cost
+    for column, (_, of) in enumerate(window.limited.values()):
+        more.others[:, column] += of.hosting.cost(states, state, profile, slot)
     # One multiset may leave the same GPUs in several ways, which then cost the same.
     rows = _numbers(np.concatenate([more.cls[:, None], more.hosted, after.gpu_milli], axis=1))
     _rows, distinct = np.unique(rows, return_index=True)
@@ -163,7 +169,11 @@ def _one_more(
 
 
 def _cheapest(level: Outcomes) -> Outcomes:
-    """Keep the cheapest way to host every multiset on every class."""
+    """Keep the cheapest way to host every multiset on every class, or all that differ in what is limited."""
+    if level.others.shape[1]:
+        known = [level.cls[:, None], level.hosted, level.cost[:, None], level.others]
+        _rows, first = np.unique(np.concatenate(known, axis=1), axis=0, return_index=True)
+        return level.take(first)
     order = np.argsort(level.cost, kind="stable")
     rows = _numbers(np.concatenate([level.cls[:, None], level.hosted], axis=1)[order])
     _rows, first = np.unique(rows, return_index=True)
@@ -290,6 +300,25 @@ def _prices(window: Window, outcomes: Outcomes, known: IntArray) -> Prices:
         if len(better) == 0:
             return prices
         new = better[first_of_class(outcomes.cls[better], reduced[better], _PER_CLASS)]
+
+
+def relaxed_prices(window: Window, outcomes: Outcomes) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+    """Duals of profiles, classes and limits on objectives in the LP over outcomes; None where it fails."""
+    hosted, n_classes = outcomes.hosted, len(window.classes.count)
+    left = [limit - float(window.demand @ of.worth) for limit, of in window.limited.values()]
+    worths = np.array([of.worth for _, of in window.limited.values()])
+    master = RestrictedMaster("outcomes", unit=max(1.0, float(window.worth.max(initial=0.0)) / _LARGEST_COST))
+    master.add_rows(-np.inf, np.concatenate([window.demand, window.classes.count, left]))
+    size = len(outcomes)
+    member = csr_array((np.ones(size), outcomes.cls, np.arange(size + 1)), shape=(size, n_classes))
+    entries = [csr_array(hosted.astype(float)), member, csr_array(outcomes.others - hosted @ worths.T)]
+    master.add_columns(hstack(entries).T, outcomes.cost - hosted @ window.worth)
+    try:
+        prices = np.minimum(master.solve().prices, 0.0)
+    except RuntimeError:
+        return None
+    of_tasks, of_nodes, of_limits = np.split(prices, np.cumsum([len(window.demand), n_classes]))
+    return of_tasks, of_nodes, of_limits
 
 
 def first_of_class(cls: IntArray, value: FloatArray, most: int) -> IntArray:

@@ -27,10 +27,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wattsched.formulations.counts import Counting, Counts
-from wattsched.formulations.model import Model
+from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.formulations.placement.data import Window
 from wattsched.formulations.placement.outcome_search import search_outcomes
-from wattsched.formulations.placement.outcomes import Outcomes, decide, every_outcome, fixed, used_by
+from wattsched.formulations.placement.outcomes import (
+    Outcomes,
+    decide,
+    every_outcome,
+    fixed,
+    relaxed_prices,
+    used_by,
+)
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacementDecision
@@ -49,6 +56,8 @@ _SEARCH_SHARE = 0.7
 def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
     """Build the program of a window, which holds what its objective counts; the timer limits the search."""
     timer = timer or Timer()
+    if window.limited:
+        return _limited(window, timer)
     searching = timer.share(_SEARCH_SHARE)
     found, prices = search_outcomes(window, searching), None
     cut = searching.over()
@@ -77,6 +86,28 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
     )
 
 
+def _limited(window: Window, timer: Timer) -> Model[PlacementDecision]:
+    """Build the program of a window under limits on other objectives, over all outcomes.
+
+    Raises
+    ------
+    UnsuitableError
+        Where there are too many.
+    """
+    outcomes = every_outcome(window, MOST_OUTCOMES, timer)
+    if outcomes is None:
+        few = f"windows with no more than {MOST_OUTCOMES:,} ways to host tasks"
+        raise UnsuitableError(f"limits on other objectives are for {few}")
+    prices = relaxed_prices(window, outcomes)
+    return Model(
+        program=program_of(window, outcomes),
+        decode=lambda x, starts: decide(window, outcomes, np.rint(x).astype(np.int64)),
+        counts=partial(counts_of, window, outcomes) if len(outcomes) <= MOST_COUNTED else None,
+        prices=None if prices is None else _names_of(window, *prices),
+        options=len(outcomes),
+    )
+
+
 def program_of(window: Window, outcomes: Outcomes) -> Program:
     """Program over some outcomes, a column each."""
     demand, worth, count = window.demand, window.worth, window.classes.count
@@ -95,6 +126,9 @@ def program_of(window: Window, outcomes: Outcomes) -> Program:
     outcome, profile = np.nonzero(hosted)
     build.add(tasks[profile], outcome, hosted[outcome, profile])
     build.add(nodes[row], columns)
+    for number, (name, (limit, of)) in enumerate(window.limited.items()):
+        left = limit - float(demand @ of.worth)
+        build.row(f"objective:{name}", columns, outcomes.others[:, number] - hosted @ of.worth, upper=left)
     return build.program(offset=float(demand @ worth))
 
 
@@ -167,12 +201,23 @@ def counts_of(window: Window, outcomes: Outcomes) -> Counts:
     classes = np.unique(outcomes.cls)
 
     def prices(y: FloatArray) -> dict[str, float]:
-        of_tasks, of_nodes = np.split(y, [len(window.demand)])
+        n_tasks = len(window.demand)
+        of_tasks, of_nodes, of_limits = np.split(y, [n_tasks, n_tasks + len(classes)])
         node_cost = np.zeros(len(window.classes.count))
         node_cost[classes] = -of_nodes
-        return named_prices(window, window.worth + of_tasks, node_cost)
+        return _names_of(window, of_tasks, -node_cost, of_limits)
 
     return counting.counts(replace(program_of(window, outcomes), upper=upper), prices, named)
+
+
+def _names_of(
+    window: Window, of_tasks: FloatArray, of_nodes: FloatArray, of_limits: FloatArray
+) -> dict[str, float]:
+    """Prices by name, from those of the rows of profiles, of classes and of limits on objectives."""
+    worth, named = window.worth + of_tasks, dict[str, float]()
+    for price, (name, (_, of)) in zip(of_limits.tolist(), window.limited.items(), strict=True):
+        worth, named = worth - price * of.worth, named | {f"objective:{name}": price}
+    return named_prices(window, worth, -of_nodes) | named
 
 
 def named_prices(window: Window, task_worth: FloatArray, node_cost: FloatArray) -> dict[str, float]:

@@ -103,7 +103,14 @@ class PatternMaster:
         waits = Entries()
         waits.add(np.arange(k), np.arange(k))
         cost = np.where(data.kinds.may_wait, data.waiting, MISSING * _dearest(data))
-        self._lp.add_columns(waits.matrix(self._lp.n_rows, k), cost)
+        first = k + len(data.units)
+        for row, budget in enumerate(data.budgets, first):
+            waits.add(row, np.arange(k), budget.of_waiting(data.kinds))
+            if budget.costs is not None:  # a limit may be missed, at a high cost
+                waits.add(row, len(cost), -1.0)
+                size = max(abs(budget.capacity), float(np.abs(budget.costs.slot).max(initial=0.0)), 1e-9)
+                cost = np.append(cost, MISSING * _dearest(data) * len(data.instance.jobs) / size)
+        self._lp.add_columns(waits.matrix(self._lp.n_rows, len(cost)), cost)
 
     @property
     def columns(self) -> Columns:
@@ -206,7 +213,10 @@ def price(data: SetPartitioning, prices: Prices) -> Priced:
     if len(patterns):
         of_pattern = of_pattern + np.add.reduceat(patterns.jobs * cheapest, patterns.start[:-1])
     least = least_by(patterns.unit_type, of_pattern, len(data.units), 0.0)
-    waiting = np.where(kinds.may_wait, data.waiting, np.inf)
+    used = sum(
+        (y * budget.of_waiting(kinds) for budget, y in zip(data.budgets, prices.budget, strict=True)), 0.0
+    )
+    waiting = np.where(kinds.may_wait, data.waiting - used, np.inf)
     bound += float(kinds.jobs @ np.minimum(prices.job, waiting)) + float(data.units @ (prices.unit + least))
     return Priced(bound, of_pattern, placements)
 

@@ -125,12 +125,28 @@ def costs_of(instance: SharingInstance, patterns: Patterns, objective: str) -> C
 
 @dataclass(frozen=True)
 class Budget:
-    """A budget row: uses by units with each pattern, shape (P,), and by epochs in each slot, shape (Q,)."""
+    """A budget row: uses by units with each pattern, shape (P,), and by epochs in each slot, shape (Q,).
+
+    One that limits another objective has its `costs`: `sign` is -1 where more is better.
+    """
 
     name: str
     of_pattern: FloatArray
     per_epoch: FloatArray
     capacity: float
+    costs: Costs | None = None
+    sign: float = 1.0
+
+    def of_job(self, slots: IntArray, epochs: FloatArray) -> FloatArray:
+        """Return the uses of jobs in slots."""
+        alone = 0.0 if self.costs is None else self.costs.slot[slots]
+        return np.asarray(alone + self.per_epoch[slots] * epochs)
+
+    def of_waiting(self, kinds: Kinds) -> FloatArray:
+        """Return the uses of jobs of each kind that wait, shape (K,)."""
+        if self.costs is None:
+            return np.zeros(len(kinds))
+        return self.costs.of_waiting(kinds.job_class, kinds.epochs)
 
 
 def budgets_of(patterns: Patterns) -> tuple[Budget, ...]:
@@ -151,6 +167,16 @@ def budgets_of(patterns: Patterns) -> tuple[Budget, ...]:
     if given.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         carbon_g = energy_j * (instance.carbon_g_per_kwh / J_PER_KWH)
         rows.append(Budget("carbon_g", nothing, carbon_g, given.carbon_g))
+    return tuple(rows)
+
+
+def limits_of_objectives(patterns: Patterns) -> tuple[Budget, ...]:
+    """Rows of the objectives that are limited, of their costs."""
+    rows = []
+    for name, limit in patterns.instance.budgets.objectives.items():
+        costs, sign = costs_of(patterns.instance, patterns, name), 1.0 if OBJECTIVES[name] == "min" else -1.0
+        left = sign * limit - costs.offset
+        rows.append(Budget(f"objective:{name}", costs.pattern, costs.per_epoch, left, costs, sign))
     return tuple(rows)
 
 
@@ -215,7 +241,7 @@ class SetPartitioning:
         epochs = self.kinds.epochs[kinds]
         cost = self.costs.slot[slots] + self.costs.per_epoch[slots] * epochs
         for budget, y in zip(self.budgets, () if budget_prices is None else budget_prices, strict=False):
-            cost = cost - y * budget.per_epoch[slots] * epochs
+            cost = cost - y * budget.of_job(slots, epochs)
         return np.asarray(cost)
 
     def cost_table(
@@ -229,7 +255,7 @@ class SetPartitioning:
 
 def set_partitioning(patterns: Patterns, objective: str) -> SetPartitioning:
     """Everything that formulations need of an instance; ValueError for an unknown objective."""
-    instance, budgets = patterns.instance, budgets_of(patterns)
+    instance, budgets = patterns.instance, (*budgets_of(patterns), *limits_of_objectives(patterns))
     costs = costs_of(instance, patterns, objective)
     work_matters = costs.work_matters or any(budget.per_epoch.any() for budget in budgets)
     kinds = kinds_of(patterns, work_matters)
@@ -296,7 +322,7 @@ def add_entries(entries: Entries, data: SetPartitioning, columns: Columns, slot_
     entries.add(len(data.kinds) + patterns.unit_type[columns.pattern], pattern)
     for row, budget in enumerate(data.budgets, first_limit):
         entries.add(row, pattern, budget.of_pattern[columns.pattern])
-        entries.add(row, placement, budget.per_epoch[columns.slot] * data.kinds.epochs[columns.kind])
+        entries.add(row, placement, budget.of_job(columns.slot, data.kinds.epochs[columns.kind]))
 
 
 def column_costs(data: SetPartitioning, columns: Columns) -> FloatArray:

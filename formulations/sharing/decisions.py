@@ -98,7 +98,10 @@ def certificate_prices(data: SetPartitioning, y: FloatArray) -> dict[str, float]
     names = [f"job:{job.name}" for job in data.instance.jobs]
     names += [unit.row for unit in data.instance.unit_types]
     names += [budget.name for budget in data.budgets]
-    values = np.concatenate([y[data.kinds.of_job()], y[len(data.kinds) : data.n_common_rows]])
+    # More of an objective that is maximised is a tighter limit on its cost.
+    of_budgets = [budget.sign for budget in data.budgets]
+    signs = np.concatenate([np.full(len(names) - len(of_budgets), 1.0), of_budgets])
+    values = signs * np.concatenate([y[data.kinds.of_job()], y[len(data.kinds) : data.n_common_rows]])
     return {name: sign * float(v) for name, v in zip(names, values, strict=True) if v != 0.0}
 
 

@@ -82,7 +82,7 @@ def _require_pairs(instance: SharingInstance) -> None:
     if instance.limits.jobs_per_set > 2:
         raise UnsuitableError(f"matching takes at most 2 jobs per set, not {instance.limits.jobs_per_set}")
     for name, limit in instance.budgets:
-        if limit is not None:
+        if limit is not None and limit != {}:
             raise UnsuitableError(f"matching takes no budgets, the instance has budgets.{name}")
     if instance.unit_types[0].pool is not None:
         raise UnsuitableError(f"matching takes no pools, unit type '{instance.unit_types[0].name}' is of one")

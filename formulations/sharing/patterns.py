@@ -40,7 +40,7 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
     ValueError for an unknown objective.
     """
     data = set_partitioning(patterns, objective)
-    given = {name: limit for name, limit in patterns.instance.budgets if limit is not None}
+    given = patterns.instance.budgets.amounts
     limits = {budget.name: given[budget.name] for budget in data.budgets if budget.name in given}
     if count_columns(data) <= MOST_COLUMNS:
         columns = all_columns(data)
@@ -87,6 +87,8 @@ def program_of(data: SetPartitioning, columns: Columns) -> Program:
     )
     add_entries(builder, data, columns, slot_row)
     builder.add(np.arange(k), waiting)
+    for row, budget in enumerate(data.budgets, k + len(data.units)):
+        builder.add(row, waiting, budget.of_waiting(kinds))
     return builder.program(offset=data.costs.offset, sense=OBJECTIVES[data.objective])
 
 

@@ -160,9 +160,9 @@ def _build(
 ) -> Model[Decision]:
     """Build the model of a user's formulation; a fault in its code is said to be of its source."""
     keep = bool(getattr(external.function, "keep_dominated", False))
-    options = options_of(known)
-    refuse_sleepers(options.of, external.source)
-    columns = choices(options, objective, keep_dominated=keep)
+    refuse_sleepers(known, external.source)
+    columns = choices(options_of(known), objective, keep_dominated=keep)
+    options = columns.options
     with blaming(external.source):
         model, variables = _parts(external.function(Round(columns)), len(columns))
         variables = _named(model, variables)

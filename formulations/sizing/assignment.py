@@ -40,8 +40,8 @@ VARIABLES_PER_S = 30_000
 
 def build(known: RoundJobs, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the explicit formulation; parameters and errors as for `mckp.build`."""
-    options = options_of(known)
-    columns = choices(options, objective)
+    columns = choices(options_of(known), objective)
+    options = columns.options
     rooms = rooms_of(options.of)
     others = [room.number for room in rooms if room.pool.capacity != "blocks"]
     left_s = (timer or Timer()).remaining_s()

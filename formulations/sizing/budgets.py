@@ -10,6 +10,7 @@ import numpy as np
 from wattsched.formulations.reach import reached
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.requirements import requirements_of
 from wattsched.formulations.sizing.rooms import sleepers_of
 from wattsched.formulations.sizing.uncertainty import uses_w
 from wattsched.instances.sizing.instance import Instance
@@ -175,13 +176,13 @@ def under(options: Options, quotas: list[Budget]) -> BoolArray:
 
 
 def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetRow]:
-    """Rows of all budgets and power caps of the instance, of quotas of its tenants, and of the least goodput.
+    """Rows of all budgets, power caps and quotas, of the least goodput, and of requirements.
 
     The `index` is the option of each column; without it, every option is one.
     """
     budgets, quotas = budgets_of(options.of), quotas_of(options.instance)
-    least = options.instance.budgets.least_goodput
-    if not budgets and not quotas and least is None:
+    least, others = options.instance.budgets.least_goodput, requirements_of(options)
+    if not budgets and not quotas and not others and least is None:
         return []
     index = np.arange(len(options)) if index is None else index
     extra, pool = extra_power_w(options)[index], options.pool[index]
@@ -207,6 +208,8 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
         rows.append(BudgetRow.of(quota.name, uses_of(options, quota)[index], quota.limit, 0.0))
     if least is not None:
         rows.append(BudgetRow.of("least_goodput", options.goodput[index], least, 0.0, least=True))
+    for one in others:
+        rows.append(BudgetRow.of(one.name, one.use[index], one.limit, 0.0, least=one.least))
     if any(len(some) for some in sleepers_of(options.of)):  # whose watts are added
         return rows
     return [row.in_reach() for row in rows]

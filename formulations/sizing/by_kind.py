@@ -43,7 +43,9 @@ PER_KIND = 2
 
 def suits(known: RoundJobs, objective: Objective) -> bool:
     """True if a round can be solved by kind, and that pays."""
-    plain = not known.job_sets and known.instance.uncertainty is None
+    instance = known.instance
+    plain = not known.job_sets and instance.uncertainty is None
+    plain &= not instance.budgets.objectives and not instance.unlike
     return objective.by_kind is not None and plain and pays(known)
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.sizing.budgets import (
     METERED,
     BudgetRow,
@@ -22,6 +23,7 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.sizing.requirements import good_enough, requirements_of
 from wattsched.formulations.sizing.uncertainty import costs
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets, run_starts
 from wattsched.topology.column import NONE
@@ -65,6 +67,7 @@ def _budget_criteria(options: Options) -> list[FloatArray]:
         energy = options.counted_j
         if not any(np.array_equal(energy, power * options.instance.round_s) for power in criteria):
             criteria.append(energy)
+    criteria += [-one.use if one.least else one.use for one in requirements_of(options)]
     return criteria if budgets.least_goodput is None else [*criteria, -options.goodput]
 
 
@@ -333,11 +336,19 @@ def choices(options: Options, objective: str, *, keep_dominated: bool = False) -
     ------
     ValueError
         If a job has no option at all, so that no program can be built, or the objective is unknown.
+    InfeasibleError
+        If a job has none that another objective's limit leaves.
     """
     goal, empty = find_objective(objective), np.flatnonzero(np.diff(options.start) == 0)
     if len(empty):
         names = [options.of.jobs.names[j] for j in empty[:5].tolist()]
         raise ValueError(f"no option meets the deadline of: {', '.join(names)}")
+    if not (enough := good_enough(options)).all():
+        options = options.take(np.flatnonzero(enough))
+        for j in np.flatnonzero(np.diff(options.start) == 0)[:1].tolist():
+            limits = options.instance.budgets.reached.items()
+            told = ", ".join(f"{name} {limit:.9g}" for name, limit in limits)
+            raise InfeasibleError(f"job '{options.of.jobs.names[j]}' has no option within the limits {told}")
     cost = costs(options, goal)
     keep = np.ones(len(options), dtype=bool) if keep_dominated else undominated(options, cost)
     index = np.flatnonzero(keep)

@@ -27,8 +27,8 @@ from wattsched.topology.arrays import BoolArray
 
 def build(known: RoundJobs, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the interval formulation; parameters and errors as for `mckp.build`."""
-    options = options_of(known)
-    columns = choices(options, objective)
+    columns = choices(options_of(known), objective)
+    options = columns.options
     rows = ProgramBuilder()
     rooms, pool, taken = room_of(columns)
     # Which nodes of a pool are awake is a matter of rows, too.

@@ -66,8 +66,8 @@ def says_all(known: RoundJobs, decision: Decision) -> bool:
     return known.jobs.place.keys() <= {*running.names, *decision.waiting}
 
 
-def matching_options(options: Options, decision: Decision) -> IntArray:
-    """Option of each job that a decision stands for; -1 where the job is new or has no such option."""
+def same_options(options: Options, decision: Decision) -> BoolArray:
+    """Mask of the options that are what a decision says of their jobs, on whatever GPUs."""
     stated, job = stated_choices(options.of, decision), options.job
     same = (options.pool == stated.pool[job]) & (options.gpus == stated.gpus[job])
     for name, values in stated.settings.items():
@@ -76,7 +76,13 @@ def matching_options(options: Options, decision: Decision) -> IntArray:
     # The last stands for no set, whose number is -1.
     code = np.array([*(number.get(one.declared.name, UNKNOWN) for one in options.job_sets), NONE])
     same &= options.waiting | (code[options.job_set] == stated.together.codes[job])
-    hits = np.flatnonzero(same)
+    return np.asarray(same)
+
+
+def matching_options(options: Options, decision: Decision) -> IntArray:
+    """Option of each job that a decision stands for; -1 where the job is new or has no such option."""
+    job = options.job
+    hits = np.flatnonzero(same_options(options, decision))
     # Of several options with the same settings the soonest complete, of equals the first.
     hits = hits[np.lexsort((options.completion_s[hits], job[hits]))]
     _, first = np.unique(job[hits], return_index=True)

@@ -62,8 +62,8 @@ def build(known: RoundJobs, objective: str, timer: Timer | None = None) -> Model
 
 def written_out(known: RoundJobs, objective: str) -> Model[Decision]:
     """Build the formulation with a column for every option; parameters and errors as of `build`."""
-    options = options_of(known)
-    columns = choices(options, objective)
+    columns = choices(options_of(known), objective)
+    options = columns.options
     rows = ProgramBuilder()
     add_room_rows(rows, *room_of(columns))
     add_limits(rows, columns.budgets)

@@ -105,6 +105,8 @@ def uses_of_node(known: RoundJobs, budgets: Sequence[Budget], room: Room, each_w
             uses[budget.name] = each_w * _counted_s(known) * known.per_joule[budget.counts]
         elif room.number in budget.members:
             uses[budget.name] = each_w
+    for name in known.instance.budgets.reached:
+        uses[f"objective:{name}"] = cost_of_node(known, name, each_w)
     return uses
 
 

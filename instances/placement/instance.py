@@ -146,6 +146,18 @@ class Task(Request):
     memory_mib: Amount = 0
 
 
+class Budgets(Strict):
+    """Limits on a decision.
+
+    Attributes
+    ----------
+    objectives : dict of str to float
+        Values of other objectives that it may have at most.
+    """
+
+    objectives: dict[Name, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+
+
 class PlacementInstance(Strict):
     """Tasks to place at once on the nodes as they are now.
 
@@ -179,6 +191,7 @@ class PlacementInstance(Strict):
     waiting_w_per_gpu: NonNegative | None = None
     gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
     cpu_types: dict[Name, CpuType] = Field(default_factory=dict)
+    budgets: Budgets = Budgets()
     workload: list[TaskClass] = Field(default_factory=list)
     nodes: Annotated[list[Node], Field(min_length=1)]
     tasks: list[Task]

@@ -199,11 +199,20 @@ class Budgets(Strict):
     energy_j, carbon_g : float, optional
         Until the jobs that run now are complete, each with its share of its unit's power; jobs that wait and
         sleeping units do not count.
+    objectives : dict of str to float
+        Values of other objectives that the decision must reach: at most, or where more is better at least.
     """
 
     power_w: Budget | None = None
     energy_j: Budget | None = None
     carbon_g: Budget | None = None
+    objectives: dict[Name, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """Budgets of watts, joules and grams, by name."""
+        stated = {"power_w": self.power_w, "energy_j": self.energy_j, "carbon_g": self.carbon_g}
+        return {name: limit for name, limit in stated.items() if limit is not None}
 
 
 class SharingInstance(Strict):

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from wattsched.instances.errors import duplicates, refuse, repeated, unknown
+from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.tenants import Tenant, tenant_faults
@@ -33,9 +34,12 @@ Budget = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 
 def lacking(instance: Instance) -> list[str]:
     """Return a fault for each field that the objective needs and the instance lacks, or cannot go with."""
-    needed = PER_KWH.get(instance.objective)
-    missing = needed is not None and getattr(instance, needed) is None
-    found = [f"the objective '{instance.objective}' needs '{needed}'"] if missing else []
+    found = []
+    for name in (instance.objective, *instance.budgets.objectives):
+        if (needed := PER_KWH.get(name)) is not None and getattr(instance, needed) is None:
+            found.append(f"the objective '{name}' needs '{needed}'")
+    if instance.uncertainty is not None and instance.budgets.objectives:
+        found.append("budgets.objectives: cannot go with 'uncertainty', whose worst case is no sum over jobs")
     return [*found, *uncertainty_faults(instance.uncertainty, instance.by_column(), instance.objective)]
 
 
@@ -102,6 +106,9 @@ class Budgets(Strict):
         least-energy option (as PowerFlow's budget, Gu et al., arXiv 2304.06381).
     least_goodput : float, optional
         What the objective `goodput` would be worth, at least.
+    objectives : dict of str to float
+        Values of other objectives that the decision must reach: at most, or where more is better at least.
+        What moves cost is not counted.
     """
 
     power_w: Budget | None = None
@@ -109,6 +116,12 @@ class Budgets(Strict):
     carbon_g: Budget | None = None
     scope: Literal["round", "completion"] = "round"
     least_goodput: Budget | None = None
+    objectives: dict[Name, Annotated[float, Field(allow_inf_nan=False)] | None] = Field(default_factory=dict)
+
+    @property
+    def reached(self) -> dict[str, float]:
+        """Objectives whose values are limited, and the limits."""
+        return {name: limit for name, limit in self.objectives.items() if limit is not None}
 
 
 class Instance(Strict):
@@ -141,6 +154,8 @@ class Instance(Strict):
         Jobs that may share GPUs.
     uncertainty : Uncertainty, optional
         Deviations of watts and rates that power caps and the objective are protected against.
+    unlike : list of Decision
+        Decisions that the one sought has to differ from: `differ` jobs at least do something else.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -162,6 +177,8 @@ class Instance(Strict):
     ]
     sets: list[JobSet] = Field(default_factory=list)
     uncertainty: Uncertainty | None = None
+    unlike: list[Decision] = Field(default_factory=list)
+    differ: Count = 1
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -40,7 +40,8 @@ def feasible(document: dict[str, Any]) -> bool:
 
 def limits(document: dict[str, Any]) -> set[str]:
     """Names of all limits and demands."""
-    found = {f"budgets.{k}" for k, v in document["budgets"].items() if k != "scope" and v is not None}
+    others = ("scope", "objectives")
+    found = {f"budgets.{k}" for k, v in document["budgets"].items() if k not in others and v is not None}
     demands = DEMANDING_NOTHING
     for job in document["jobs"]:
         stated = [name for name in demands if job.get(name, demands[name]) != demands[name]]

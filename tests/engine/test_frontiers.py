@@ -12,7 +12,7 @@ from tests.strategies.shifting import tiny
 from wattsched.instances.shifting.instance import HorizonBudgets
 from wattsched.results.documents import instance_of
 from wattsched.solving.tradeoffs import ParetoResult, Tradeoff, verdict_on_pareto
-from wattsched.verification.shifting.pareto import TOTALS
+from wattsched.verification.shifting.checker import TOTALS
 
 SAME = 1e-6
 

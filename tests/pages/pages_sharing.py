@@ -184,7 +184,7 @@ def evaluate(instance, sets, waiting):
     uses = {"power_w": power_w, "energy_j": energy_j}
     uses["carbon_g"] = energy_j / KWH_J * first(instance.get("carbon_g_per_kwh"), 0.0)
     for name, limit in instance.get("budgets", {}).items():
-        if limit is not None and uses[name] > limit * (1 + TOLERANCE):
+        if limit is not None and name in uses and uses[name] > limit * (1 + TOLERANCE):
             return None
     return value, uses
 
@@ -223,9 +223,8 @@ def optimum(instance):
 def without_tolerances(instance):
     """The instance with limits that are stricter by as much as the tolerances."""
     factor = 1 - 3 * TOLERANCE
-    budgets = {
-        name: limit * factor for name, limit in instance.get("budgets", {}).items() if limit is not None
-    }
+    stated = instance.get("budgets", {}).items()
+    budgets = {name: limit * factor for name, limit in stated if isinstance(limit, int | float)}
     jobs = [
         job | {"deadline_s": job["deadline_s"] - abs(job["deadline_s"]) * 3 * TOLERANCE}
         if "deadline_s" in job

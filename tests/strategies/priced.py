@@ -90,12 +90,12 @@ def priced(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Priced:
         "worst": 1.0,
         "share": 300.0,
         "quota": 100.0,
-        "goodput": 300.0,
+        "least": 300.0,
     }
     prices = {}
     for name in draw(st.lists(st.sampled_from(sorted(rows)), unique=True)) if rows else []:
         share = draw(st.one_of(st.floats(0.0, 1.0), st.sampled_from([1.0, 0.5, 1e-9, 30.0])))
         either = rows[name].kind == "share" and draw(st.booleans())
-        turned = -1.0 if either or rows[name].kind == "goodput" else 1.0
+        turned = -1.0 if either or rows[name].kind == "least" else 1.0
         prices[name] = turned * sign * share * scale[rows[name].kind]
     return instance, prices

@@ -31,10 +31,10 @@ from pydantic import Field
 
 from wattsched.instances.errors import unknown
 from wattsched.instances.placement.instance import PlacementInstance, Task
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, offsets
 from wattsched.verification.arithmetic import common_step
 from wattsched.verification.placement.checker import WHOLE, NodeState, fits_somewhere, waiting_w, worth
-from wattsched.verification.report import Proof, charges, reach_of
+from wattsched.verification.report import TOLERANCE, Proof, charges, reach_of
 from wattsched.verification.tree import Counted, CountingProver, CountSplit, Taken
 
 Free = tuple[int, int, tuple[int, ...]]
@@ -53,8 +53,10 @@ class Hostable:
     ----------
     tasks : int array, shape (n_sets, n_requests)
         Tasks of each request; nothing at all is among them.
-    cost : float array, shape (n_sets,)
-        Least change of the objective on the node, waiting aside.
+    start : int array, shape (n_sets,)
+        Where the ways to host each set begin.
+    power_w, fragments_gpus : float arrays, shape (n_ways,)
+        Changes on the node.
     seen : int
         States that were looked at.
     step : Fraction
@@ -62,9 +64,16 @@ class Hostable:
     """
 
     tasks: IntArray
-    cost: FloatArray
+    start: IntArray
+    power_w: FloatArray
+    fragments_gpus: FloatArray
     seen: int
     step: Fraction
+
+    def cost(self, paid: Sequence[tuple[PlacementInstance, float]]) -> FloatArray:
+        """Return the least cost of each set, waiting aside: that of objectives at their weights."""
+        each = sum(weight * worth(of, self.power_w, self.fragments_gpus, 0.0) for of, weight in paid)
+        return np.asarray(np.minimum.reduceat(each, self.start))
 
 
 def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> Hostable:
@@ -91,15 +100,16 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
                     raise TooManyError(why)
         sets = longer
     power_w, fragments = node.power_w(), node.fragmentation_gpus()
-    costs: dict[tuple[int, tuple[int, ...]], float] = {}
+    added: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
     for cpu_milli, _memory, gpus in {state for states in sets.values() for state in states}:
-        if (cpu_milli, gpus) not in costs:
+        if (cpu_milli, gpus) not in added:
             after = replace(node, cpu_milli=cpu_milli, gpus=gpus)
-            added = after.power_w() - power_w, after.fragmentation_gpus() - fragments
-            costs[cpu_milli, gpus] = worth(node.instance, *added, 0.0)
-    least = [min(costs[cpu_milli, gpus] for cpu_milli, _, gpus in states) for states in sets.values()]
+            added[cpu_milli, gpus] = after.power_w() - power_w, after.fragmentation_gpus() - fragments
+    ways = [{added[cpu_milli, gpus] for cpu_milli, _, gpus in states} for states in sets.values()]
     tasks = np.array(list(sets), dtype=np.int64).reshape(len(sets), len(wanted))
-    return Hostable(tasks, np.array(least), seen, common_step(set(costs.values())))
+    step = common_step({worth(node.instance, *one, 0.0) for one in added.values()})
+    watts, gpus = np.array([one for some in ways for one in sorted(some)]).T
+    return Hostable(tasks, offsets([len(some) for some in ways])[:-1], watts, gpus, seen, step)
 
 
 def _after(state: Free, task: Task) -> Iterator[Free]:
@@ -167,6 +177,7 @@ class Prover(CountingProver[_Split]):
         self._waiting = dict.fromkeys((task.name for task in instance.tasks), 0.0)
         for task in placeable:
             self._waiting[task.name] = worth(instance, 0.0, 0.0, waiting_w(instance, task))
+        self._limits = instance.budgets.objectives
         self._request = {task.name: _request(task) for task in instance.tasks}
         self._alike: dict[tuple[object, ...], list[Task]] = defaultdict(list)
         for task in placeable:
@@ -199,38 +210,58 @@ class Prover(CountingProver[_Split]):
         nodes = {f"node:{node.name}" for node in self.instance.nodes}
         tasks = {f"task:{task.name}" for task in self.instance.tasks}
         inside, outside = ({count.row for count in counts if count.inside == side} for side in (True, False))
-        charged, faults = charges(prices, nodes | inside, tasks, "min", demands=outside)
+        limits = {f"objective:{name}": limit for name, limit in self._limits.items()}
+        charged, faults = charges(prices, nodes | inside | limits.keys(), tasks, "min", demands=outside)
         if faults or self._too_many:
             return Proof(faults or [self._too_many])
         owed = [(count, charged[count.row]) for count in counts if count.row in charged]
         parts = [-charge * count.limit for count, charge in owed]
+        at_limits = {row: charged[row] * limit for row, limit in limits.items() if row in charged}
+        parts += [-charge for charge in at_limits.values()]
+        # What limits on other objectives charge is these at a weight.
+        paid = [(self.instance, 1.0)]
+        for name in self._limits:
+            of = self.instance.model_copy(update={"objective": name})
+            paid += [(of, charged[f"objective:{name}"])] if f"objective:{name}" in charged else []
+        waiting = dict.fromkeys(self._waiting, 0.0)
+        for task in self._placeable:
+            costs = (weight * worth(of, 0.0, 0.0, waiting_w(of, task)) for of, weight in paid)
+            waiting[task.name] = math.fsum(costs)
+        leeway = TOLERANCE * math.fsum(map(abs, at_limits.values()))
         placed = {name: -charged.get(f"task:{name}", 0.0) for name in self._waiting}
-        parts += [min(placed[name], cost) for name, cost in self._waiting.items()]
-        parts += self._of_nodes(charged, owed)
+        parts += [min(placed[name], cost) for name, cost in waiting.items()]
+        parts += self._of_nodes(charged, owed, paid)
         # Rounding of sums, on the safe side.
         size = math.fsum(abs(part) for part in parts)
         bound, step = math.fsum(parts) - SUM_ROUNDING * size, self._step
         if step < _LEAST_STEP * size or step == 0.0:
-            return Proof(bound=bound, reach=reach_of(bound, self._dearest))
+            return Proof(bound=bound, reach=reach_of(bound, self._dearest), leeway=leeway)
         # If all placeable tasks are placed, the next multiple of the step; else some task's waiting more.
         rounded = float(math.ceil(Fraction(bound) / step) * step)
-        extra = (max(0.0, self._waiting[task.name] - placed[task.name]) for task in self._placeable)
+        extra = (max(0.0, waiting[task.name] - placed[task.name]) for task in self._placeable)
         bound = min(rounded, bound + min(extra, default=math.inf) * (1.0 - SUM_ROUNDING))
-        return Proof(bound=bound, reach=reach_of(bound, self._dearest), step=float(step))
+        reach = reach_of(bound, self._dearest)
+        return Proof(bound=bound, reach=reach, leeway=leeway, step=float(step))
 
     @cached_property
     def _dearest(self) -> float:
         """Cost that no decision exceeds: every task waits, and every node changes most."""
-        most = (float(np.abs(self._sets[kind].cost).max(initial=0.0)) for kind in self._kinds)
-        return math.fsum(self._waiting.values()) + math.fsum(most)
+        most = {
+            kind: float(np.abs(sets.cost([(self.instance, 1.0)])).max(initial=0.0))
+            for kind, sets in self._sets.items()
+        }
+        return math.fsum(self._waiting.values()) + math.fsum(most[kind] for kind in self._kinds)
 
     @cached_property
     def _step(self) -> Fraction:
         """Number of which the cost of every decision is a whole multiple, if no placeable task waits."""
         return common_step(sets.step for sets in self._sets.values())
 
-    def _of_nodes(self, charged: Mapping[str, float], owed: _Owed) -> Iterator[float]:
+    def _of_nodes(
+        self, charged: Mapping[str, float], owed: _Owed, paid: Sequence[tuple[PlacementInstance, float]]
+    ) -> Iterator[float]:
         """Yield the terms that nodes add to the bound, with what they owe for being counted."""
+        costs = {kind: sets.cost(paid) for kind, sets in self._sets.items()}
         # Of tasks with one request a node takes those whose prices are the highest: their sums by number.
         gains = []
         for alike in self._alike.values():
@@ -245,17 +276,17 @@ class Prover(CountingProver[_Split]):
             ]
             key = (kind, *(count.row for count, _ in here))
             if key not in known:
-                known[key] = self._least(self._sets[kind], gains, here)
+                known[key] = self._least(self._sets[kind], costs[kind], gains, here)
             price = charged.get(f"node:{node.name}", 0.0)
             yield min(0.0, price + known[key])
             yield -price
 
-    def _least(self, sets: Hostable, gains: list[FloatArray], owed: _Owed) -> float:
-        """Least cost of the sets that a node can host, less their tasks' prices, with charges of splits.
+    def _least(self, sets: Hostable, costs: FloatArray, gains: list[FloatArray], owed: _Owed) -> float:
+        """Least of the costs of the sets that a node can host, less tasks' prices, with charges of splits.
 
         The `gains` are, by request, the prices of its 0, 1, 2, ... dearest tasks together.
         """
-        cost = sets.cost.copy()
+        cost = costs.copy()
         for column, gain in enumerate(gains):
             cost -= gain[sets.tasks[:, column]]
         for count, charge in owed:

@@ -20,12 +20,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
 from wattsched.instances.placement.instance import Node, PlacementInstance, Request, Task, TaskClass
-from wattsched.verification.report import Report
+from wattsched.topology.arrays import FloatArray
+from wattsched.verification.report import TOLERANCE, Report, exceeds
 
 WHOLE = 1000
+AmountT = TypeVar("AmountT", float, FloatArray)
 
 
 def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
@@ -33,7 +36,8 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
 
     The totals are ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
     ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
-    ``unplaceable_tasks``, which fit on no node as it is now. There is no objective where there are faults.
+    ``unplaceable_tasks``, which fit on no node as it is now, and values of objectives that are limited,
+    such as ``objective:power``. There is no objective where there are faults.
     """
     faults = list(_pairing_faults(instance, decision))
     tasks = {task.name: task for task in instance.tasks}
@@ -60,14 +64,26 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         "waiting_tasks": len(waiting),
         "unplaceable_tasks": len(waiting) - len(refused),
     }
-    refused_w = math.fsum(waiting_w(instance, task) for task in refused)
-    objective = None if faults else worth(instance, added_w, added_gpus, refused_w)
+
+    def value(of: PlacementInstance) -> float:
+        """Return the objective of an instance with another one."""
+        return worth(of, added_w, added_gpus, math.fsum(waiting_w(of, task) for task in refused))
+
+    for name, limit in instance.budgets.objectives.items():
+        reached = value(instance.model_copy(update={"objective": name}))
+        totals[f"objective:{name}"] = reached
+        if exceeds(reached, limit, TOLERANCE):
+            told = f"'{name}' is {reached:.9g}, it must be {limit:.9g} at most"
+            faults.append(f"budgets.objectives: {told}")
+    objective = None if faults else value(instance)
     size = max(before_w, after_w)
     size += max(1.0, instance.fragmentation_w_per_gpu) * max(before_gpus, after_gpus)
     return Report(faults, objective, totals, size)
 
 
-def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float, other_w: float) -> float:
+def worth(
+    instance: PlacementInstance, power_w: AmountT, fragmentation_gpus: AmountT, other_w: float
+) -> AmountT:
     """Objective, in W or for `fragmentation` in GPUs, of changes of both and of other watts (`waiting_w`)."""
     if instance.objective == "fragmentation":
         return fragmentation_gpus + other_w / instance.fragmentation_w_per_gpu

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +33,8 @@ from wattsched.instances.errors import unknown
 from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstance, UnitType
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.verification.report import ROUNDING, Proof, charges, reach_of
-from wattsched.verification.sharing.checker import Outcomes, Rates, SetOutcome
+from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges, reach_of
+from wattsched.verification.sharing.checker import SIGNS, Outcomes, Rates, SetOutcome
 from wattsched.verification.tree import Counted, CountingProver, CountSplit, Taken
 
 SUM_ROUNDING = 1e-13
@@ -94,7 +95,13 @@ class Prover(CountingProver[_Split]):
         self.outcomes, self.sense = Outcomes(instance), OBJECTIVES[instance.objective]
         self.limits = {unit.row: float(unit.count) for unit in instance.unit_types}
         self.limits |= {pool.row: float(pool.gpus) for pool in instance.pools}
-        self.budgets = {name: limit for name, limit in instance.budgets if limit is not None}
+        self.budgets = instance.budgets.amounts
+        self._others = {
+            f"objective:{name}": _Other(
+                name, SIGNS[OBJECTIVES[name]], limit, Rates.of_objective(instance, name)
+            )
+            for name, limit in instance.budgets.objectives.items()
+        }
         self._waiting = {job.name: _waiting_cost(job, self.outcomes) for job in instance.jobs}
         members: defaultdict[str, list[int]] = defaultdict(list)
         for j, job in enumerate(instance.jobs):
@@ -107,6 +114,8 @@ class Prover(CountingProver[_Split]):
         counts = self.counted(taken)
         inside, outside = ({count.row for count in counts if count.inside == side} for side in (True, False))
         rows, of_jobs = self.limits | self.budgets, {f"job:{job.name}" for job in self.instance.jobs}
+        inside |= {row for row, other in self._others.items() if other.sign > 0}
+        outside |= {row for row, other in self._others.items() if other.sign < 0}
         found, faults = charges(prices, rows.keys() | inside, of_jobs, self.sense, demands=outside)
         if faults:
             return Proof(faults)
@@ -115,11 +124,14 @@ class Prover(CountingProver[_Split]):
             return Proof(bound=bound, excess=math.inf)
         charged = defaultdict(float, found)
         rows |= {count.row: float(count.limit) for count in counts}
+        rows |= {row: other.limit for row, other in self._others.items()}
         parts = [-charged[row] * limit for row, limit in rows.items()]
         parts += self._parts(charged, [self._owed(count, charged) for count in counts if charged[count.row]])
         bound = math.fsum(parts) - SUM_ROUNDING * math.fsum(map(abs, parts))
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(charged[row] * ROUNDING * limit for row, limit in self.budgets.items())
+        others = self._others.items()
+        leeway += math.fsum(abs(charged[row] * TOLERANCE * other.limit) for row, other in others)
         excess = bound - leeway - self._dearest * (1 + ROUNDING)
         sign, reach = 1.0 if self.sense == "min" else -1.0, reach_of(bound, self._dearest)
         return Proof(bound=sign * bound, reach=sign * reach, excess=excess)
@@ -133,19 +145,29 @@ class Prover(CountingProver[_Split]):
     def _parts(self, charged: Mapping[str, float], owed: list[_Owed]) -> Iterator[float]:
         """Yield the terms that jobs and units add to the bound, with what they owe for being counted."""
         paid = _paid(self.instance, charged, self.outcomes.rates)
+        # What limits on other objectives charge is these at a weight.
+        others = [(other, other.sign * charged[row]) for row, other in self._others.items() if charged[row]]
+        for other, charge in others:
+            paid = paid.plus(other.rates, charge)
+        gained = float(self.instance.objective == "throughput")
+        gained += sum(charge for other, charge in others if other.name == "throughput")
         # More of a job is less of a choice: what its row charges is what having decided it is worth.
         gain = np.array([-charged[f"job:{job.name}"] for job in self.instance.jobs])
         for job, worth in zip(self.instance.jobs, gain.tolist(), strict=True):
-            yield min(worth, self._waiting[job.name])
+            waits = [charge * self.outcomes.waiting_cost(job, other.rates) for other, charge in others]
+            yield min(worth, self._waiting[job.name] + math.fsum(waits))
         for unit in self.instance.unit_types:
             yield unit.count * unit.sleep_power_w * paid.watt
             of_unit = charged[unit.row]
             of_unit += 0.0 if unit.pool is None else charged[f"gpus:{unit.pool}"] * unit.gpus
-            reduced = (self._reduced(one, paid, gain, owed) for one in self._sets[unit.name])
+            reduced = (self._reduced(one, paid, gained, gain, owed) for one in self._sets[unit.name])
             yield unit.count * min(0.0, of_unit + min(reduced, default=0.0))
 
-    def _reduced(self, one: _Set, paid: Rates, gain: FloatArray, owed: list[_Owed]) -> float:
-        """Cost at rates of a set with its best jobs, less their gains, and with the charges of splits."""
+    def _reduced(self, one: _Set, paid: Rates, gained: float, gain: FloatArray, owed: list[_Owed]) -> float:
+        """Cost at rates of a set with its best jobs, less their gains, and with the charges of splits.
+
+        `gained` is what throughput saves.
+        """
         size, power_w = len(one.classes), one.outcome.power_w
         total = paid.watt * (power_w - one.unit.sleep_power_w)
         for part in owed:
@@ -156,8 +178,7 @@ class Prover(CountingProver[_Split]):
         for name, epoch_s in zip(one.classes, one.outcome.epoch_s, strict=True):
             if name not in best:
                 best[name] = paid.epoch_s * epoch_s
-                if self.instance.objective == "throughput":
-                    best[name] -= self.outcomes.best_epoch_s(name) / epoch_s
+                best[name] -= gained * self.outcomes.best_epoch_s(name) / epoch_s
                 slope = paid.joule * power_w / size * epoch_s
                 best[name] += self._jobs[name].least(slope, epoch_s, gain, shared=size > 1)
             total += best[name]
@@ -200,6 +221,15 @@ class _Set:
     unit: UnitType
     classes: tuple[str, ...]
     outcome: SetOutcome
+
+
+class _Other(NamedTuple):
+    """A limit on another objective, its sign as a cost, and its rates."""
+
+    name: str
+    sign: float
+    limit: float
+    rates: Rates
 
 
 def _paid(instance: SharingInstance, charged: Mapping[str, float], rates: Rates) -> Rates:

@@ -23,7 +23,10 @@ from wattsched.instances.sharing.instance import (
     UnitType,
 )
 from wattsched.instances.units import J_PER_KWH, S_PER_H
-from wattsched.verification.report import ROUNDING, Report, budget_faults, exceeds, pairing_faults
+from wattsched.verification.report import ROUNDING, TOLERANCE, Report, budget_faults, exceeds, pairing_faults
+
+SIGNS = {"min": 1.0, "max": -1.0}
+"""Factors that turn objectives of each sense into costs."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,18 @@ class Rates:
     @classmethod
     def of(cls, instance: SharingInstance) -> Rates:
         """Rates of the instance's objective."""
+        return cls.of_objective(instance, instance.objective)
+
+    def plus(self, other: Rates, charge: float) -> Rates:
+        """Return the rates of both, those of the other times a charge."""
+        more = charge * other.watt, charge * other.joule, charge * other.epoch_s
+        return Rates(self.watt + more[0], self.joule + more[1], self.epoch_s + more[2])
+
+    @classmethod
+    def of_objective(cls, instance: SharingInstance, name: str) -> Rates:
+        """Rates of an objective."""
         alpha, epoch_s = instance.alpha, 1.0 / S_PER_H / max(1, len(instance.jobs))
-        match instance.objective:
+        match name:
             case "power":
                 return cls(watt=1.0)
             case "energy":
@@ -106,12 +119,16 @@ class Outcomes:
             what = f"waits and then completes after {end_s:.9g} s at best"
             yield f"job '{job.name}' {what}, its deadline is {job.deadline_s:.9g} s"
 
-    def waiting_cost(self, job: Job) -> float:
-        """Cost of a job that waits: the penalty times the most that it could cost alone on any unit."""
+    def waiting_cost(self, job: Job, rates: Rates | None = None) -> float:
+        """Cost of a job that waits: the penalty times the most that it could cost alone on any unit.
+
+        The rates are those of the instance's objective, where no others are given.
+        """
+        rates = self.rates if rates is None else rates
         costs = (
-            self.rates.watt * max(0.0, outcome.power_w - unit.sleep_power_w)
-            + self.rates.joule * outcome.power_w * job.remaining_epochs * alone.epoch_s
-            + self.rates.epoch_s * alone.epoch_s
+            rates.watt * max(0.0, outcome.power_w - unit.sleep_power_w)
+            + rates.joule * outcome.power_w * job.remaining_epochs * alone.epoch_s
+            + rates.epoch_s * alone.epoch_s
             for unit, alone, outcome in self._admitted(job)
         )
         return self.instance.waiting_penalty * max(costs, default=0.0)
@@ -210,7 +227,8 @@ def check(instance: SharingInstance, decision: SharingDecision) -> Report:
 
     The totals are ``power_w``, ``energy_j`` (of the jobs that run, to completion), ``carbon_g`` where the
     instance has an intensity, ``active_units``, ``running_jobs``, ``mean_epoch_s``, ``mean_completion_s``,
-    ``mean_slowdown`` (of the jobs that run) and ``normalised_throughput``.
+    ``mean_slowdown`` (of the jobs that run), ``normalised_throughput``, and values of objectives that are
+    limited, such as ``objective:power``.
     """
     outcomes = Outcomes(instance)
     jobs = {job.name: job for job in instance.jobs}
@@ -233,9 +251,15 @@ def check(instance: SharingInstance, decision: SharingDecision) -> Report:
     faults += [fault for job in waiting for fault in outcomes.why_not_wait(job)]
     totals = _totals(instance, decision, runs)
     faults += budget_faults(instance.budgets, totals, ROUNDING)
+    for name, limit in instance.budgets.objectives.items():
+        value, sign = _objective(name, runs, waiting, totals, outcomes), SIGNS[OBJECTIVES[name]]
+        if exceeds(sign * value, sign * limit, TOLERANCE):
+            side = "most" if sign > 0 else "least"
+            faults.append(f"budgets.objectives: '{name}' is {value:.9g}, it must be {limit:.9g} at {side}")
+        totals[f"objective:{name}"] = value
     objective = None
     if not faults and instance.objective in OBJECTIVES:
-        objective = _objective(runs, waiting, totals, outcomes)
+        objective = _objective(instance.objective, runs, waiting, totals, outcomes)
     return Report(faults, objective, totals)
 
 
@@ -310,15 +334,15 @@ def _totals(instance: SharingInstance, decision: SharingDecision, runs: list[_Ru
 
 
 def _objective(
-    runs: list[_Running], waiting: list[Job], totals: dict[str, float], outcomes: Outcomes
+    name: str, runs: list[_Running], waiting: list[Job], totals: dict[str, float], outcomes: Outcomes
 ) -> float:
-    """Value of the instance's objective."""
-    if outcomes.instance.objective == "throughput":
+    """Value of an objective."""
+    if name == "throughput":
         return totals["normalised_throughput"]
-    rates = outcomes.rates
+    rates = Rates.of_objective(outcomes.instance, name)
     charged = (
         rates.watt * totals["power_w"],
         rates.joule * totals["energy_j"],
         rates.epoch_s * fsum(run.epoch_s for run in runs),
     )
-    return fsum([*charged, *map(outcomes.waiting_cost, waiting)])
+    return fsum([*charged, *(outcomes.waiting_cost(job, rates) for job in waiting)])

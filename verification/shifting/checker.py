@@ -27,6 +27,9 @@ BUDGETS = {
 }
 """Row to the field of its budget, which is the name of its total, too."""
 
+TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items()}
+"""Objective to the name of its budget and total."""
+
 
 def per_joule(instance: ShiftingInstance) -> dict[str, FloatArray]:
     """Joules, grams and money of a joule: in every slot and, last, after it, on average over time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,8 @@ from wattsched.instances.replacing import REMOVED
 from wattsched.instances.shifting.forecasts import BySlot, by_slot
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.verification.limits import Limit, budgets, demands
-from wattsched.verification.shifting.checker import standing_of
+from wattsched.verification.orders import tighter
+from wattsched.verification.shifting.checker import BUDGETS, CRITERIA, standing_of
 
 UNITS = {"carbon_g": "g", "energy_j": "J", "money": "", "average_completion_s": "s"}
 DEMANDS = {"must_finish": False, "deadline_s": None, "least_progress": 0.0}
@@ -31,6 +32,16 @@ def limits_of(instance: ShiftingInstance) -> Iterator[Limit]:
         grown = partial(_with_gpus, pool=name)
         yield Limit(("gpus", name), pool.gpus, "GPUs", grown=grown, step=1)
     yield from demands(instance.jobs, DEMANDS)
+
+
+def limited(instance: ShiftingInstance, limits: Mapping[str, float | None]) -> ShiftingInstance:
+    """Return the horizon with limits on objectives, which are its budgets, or for None without these."""
+    values = {}
+    for name, limit in limits.items():
+        field = BUDGETS[CRITERIA[name]]
+        stated = getattr(instance.budgets, field)
+        values[field] = None if limit is None else tighter(stated, limit, "min")
+    return instance.model_copy(update={"budgets": instance.budgets.model_copy(update=values)})
 
 
 def _cap(path: tuple[str, ...], watts: BySlot, slots: int, left_out: Any, domain: Any = None) -> Limit:

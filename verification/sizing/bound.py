@@ -84,7 +84,7 @@ class Prover(ProverOfSplits):
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, on the decisions that some sides of splits leave (`splits`)."""
         shares = [name for name, row in self.rows.items() if row.kind == "share"]
-        demands = [name for name, row in self.rows.items() if row.kind == "goodput"]
+        demands = [name for name, row in self.rows.items() if row.kind == "least"]
         limits = self.rows.keys() - {*shares, *demands}
         charged, faults = charges(prices, limits, equalities=shares, sense=self.sense, demands=demands)
         if faults:
@@ -285,8 +285,8 @@ def _capacity(charged: Charged) -> Fraction:
 
 def _tolerated(charged: Charged) -> Fraction:
     """Return what it is worth, at prices, that the checker lets decisions exceed budgets a little."""
-    kinds = ("power", "energy", "goodput")
-    limits = (abs(price) * row.limit for row, price in charged if row.kind in kinds)
+    kinds = ("power", "energy", "least", "most")
+    limits = (abs(price * row.limit) for row, price in charged if row.kind in kinds)
     return Fraction(TOLERANCE) * sum(limits, Fraction(0))
 
 

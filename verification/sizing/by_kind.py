@@ -107,6 +107,7 @@ class ByKind:
         # What jobs of a `Group` have in common.
         self._code = 4 * options.offer + 2 * (options.restart_s > 0) + options.timed
         sums = options.instance.objective in SUMS and not options.instance.tenants
+        sums &= not options.instance.budgets.objectives and not options.instance.unlike
         # Where a joule is paid for, the most joules count of a row's ways, and charges may cancel them.
         sums &= options.instance.objective not in ENERGY or per_joule(options.instance, DOUBLES) >= 0
         able = every[self._able()] if sums else every[:0]

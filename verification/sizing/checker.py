@@ -23,6 +23,7 @@ from wattsched.verification.sizing.left_out import faults as left_out_faults
 from wattsched.verification.sizing.objectives import ENERGY, OBJECTIVES, goodput_in_all, objective_of, total
 from wattsched.verification.sizing.outcomes import UNSAID, WAITS, Outcomes, outcomes_of, set_faults
 from wattsched.verification.sizing.pools import Places, Pool, block_of, places_of
+from wattsched.verification.sizing.requirements import reached_by, reached_faults, unlike_faults
 from wattsched.verification.sizing.rows import awake_w, sleepers
 from wattsched.verification.sizing.tenants import drawn_j
 from wattsched.verification.sizing.tenants import faults as quota_faults
@@ -37,8 +38,9 @@ def check(instance: Instance, decision: Decision) -> Report:
     budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size
     or pool, or stop), ``migrations`` (those that keep their configuration but on other GPUs) and, where there
     is such a thing, ``change_cost``, what the objective pays for changes, ``goodput`` under a least one, and
-    ``nodes_asleep``, and ``worst_power_w`` where watts are uncertain. The objective is None when some job
-    does nothing that it could do. Jobs without options wait, and are in none of this.
+    ``nodes_asleep``, ``worst_power_w`` where watts are uncertain, and values of objectives that are limited,
+    such as ``objective:energy``. The objective is None when some job does nothing that it could do. Jobs
+    without options wait, and are in none of this.
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
@@ -79,6 +81,11 @@ def check(instance: Instance, decision: Decision) -> Report:
     faults += _over_caps(instance, drawn)
     capped = totals | {"power_w": totals.get("worst_power_w", totals["power_w"])}
     faults += budget_faults(instance.budgets, capped, TOLERANCE)
+    if instance.budgets.reached and len(outcomes.jobs) == len(jobs):
+        reached = reached_by(outcomes, drawn.by_job_j(), drawn.woken_j())
+        totals |= {f"objective:{name}": value for name, value in reached.items()}
+        faults += reached_faults(instance, reached)
+    faults += unlike_faults(instance, decision, jobs.names)
     faults += [*_over_quotas(instance, outcomes), *_too_little(instance, totals)]
     objective = None
     if instance.objective not in OBJECTIVES:

@@ -31,8 +31,9 @@ Use = tuple[str, ...] | tuple[str, str, int]
 """Use that an option can pay for: a block, or so many GPUs, ``("room", POOL, SIZE)``; a watt above idle,
 ``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``; of a tenant's jobs a GPU,
 ``("gpus", TENANT)``, a watt, ``("draw", TENANT)``, and a joule, ``("drawn", TENANT)``; or give,
-``("goodput",)``. What a node that is woken gives as room, ``("node", POOL)``, and pays for its watts,
-``("node_watt", POOL)``, and joules, ``("node_joule",)``."""
+``("goodput",)``; what it is worth in another objective, ``("objective", NAME)``, and 1 for what is as in
+another decision, ``("same", NUMBER)``. What a node that is woken gives as room, ``("node", POOL)``, and pays
+for its watts, ``("node_watt", POOL)``, and joules, ``("node_joule",)``."""
 
 
 JOULE_USE, GOODPUT_USE = 1, 2
@@ -55,6 +56,8 @@ class JobRows:
         Seconds per unit of work; watts, those of the GPUs if idle, and GPUs, in a set parts of them.
     room, link, watt : int arrays, shape (n_rows,)
         Numbers of uses: the block, being in a set, watts above idle.
+    doing : list, shape (n_rows,), or none where no decision is to be differed from
+        What a job does that runs as a row: pool, GPU count, frequency, power limit, batch size and set.
     place : int array, shape (n_rows,)
         A number for pool, GPU count and batch size together.
     alone : bool array, shape (n_rows,)
@@ -131,6 +134,11 @@ class JobRows:
         settings = [*every.settings(list(self.configurations.pools)), *(row.setting for row in sets)]
         places: dict[tuple[str, int, int | None], int] = {}
         named = [(pool, gpus, batch) for pool, gpus, _, _, batch in settings]
+        self.doing: list[tuple[object, ...]] = []
+        if self.instance.unlike:
+            together = [None] * len(every) + [row.set for row in sets]
+            doing = [(*one, name) for one, name in zip(settings, together, strict=True)]
+            self.doing = [doing[part] for part in parts.tolist()]
         self.place = np.array([places.setdefault(one, len(places)) for one in named], dtype=np.int64)[parts]
         gpus = np.array([count for _, count, _ in places], dtype=np.int64)
         pool_type = {name: types[pool.gpu_type] for name, pool in self.configurations.pools.items()}
@@ -180,7 +188,7 @@ class JobRows:
         self.latest_s, self.surely_s = (_limits(deadline_s, part, a) for part in (late, surely))
         best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
         rates = of.reference_rate
-        self.terms = terms_of(of, rates, best_s, self._least_s(best_s), a)
+        self.terms = terms_of(of, rates, best_s, self._least_s(best_s), a, self.instance.objective)
         self.power_deviation = a.array(self.instance.deviations(jobs, "power_deviation"))
         self.rate_deviation = a.array(self.instance.deviations(jobs, "rate_deviation"))
         tenant = jobs.coded("tenant")

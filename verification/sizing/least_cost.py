@@ -320,12 +320,30 @@ def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers
         charge, size = charge + of_tenant, size + of_tenant
     if giving := paid[GOODPUT_USE]:
         charge, size = charge + giving * worth.goodput, size + abs(giving) * worth.goodput_size
+    if options.requirements.uses:
+        required, required_size = _required(worth, options, prices)
+        # Each of these terms is rounded once more when it is added.
+        charge = charge + required
+        size = (size + required_size) * (1 + len(options.requirements.uses) // 8)
     for piece, price in prices.items():
         if isinstance(piece, Piece):
             each = options.arithmetic.number(price)
             amount, amount_size = piece.amounts(worth, options)
             charge, size = charge + each * amount, size + each * amount_size
     return charge, size, link
+
+
+def _required(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers, Numbers]:
+    """Return the charges of options by rows of requirements, and their sizes."""
+    paid = options.arithmetic.array(prices.get(use, 0) for use in options.requirements.uses)
+    return worth.required @ paid, worth.required_size @ abs(paid)
+
+
+def _inexact(worth: Worth, options: Options, prices: RowPrices) -> Numbers:
+    """Return the size of logarithms and roots in what options cost and are charged, in rationals."""
+    if not options.requirements.uses:
+        return worth.cost_size
+    return np.asarray(worth.cost_size + _required(worth, options, prices)[1])
 
 
 def _least(listed: Listed, options: Options, prices: RowPrices) -> list[Numbers]:
@@ -344,10 +362,9 @@ def _reach(listed: Listed, options: Options, prices: RowPrices) -> Reach:
     found = []
     for worth in (listed.running, listed.waiting):
         charge, size, _ = _charges(worth, options, prices)
+        size = _inexact(worth, options, prices) - worth.cost_size if options.arithmetic.exact else size
         low, high, _ = _enclosed(worth.cost, worth.cost_size, worth, options.arithmetic)
-        found.append(
-            [low, high, charge if options.arithmetic.exact else charge - options.arithmetic.epsilon * size]
-        )
+        found.append([low, high, charge - options.arithmetic.epsilon * size])
     joined = (np.insert(r, listed.start + listed.counts, w) for r, w in zip(*found, strict=True))
     return Reach(listed.start + np.arange(len(listed.jobs)), *joined)
 
@@ -357,7 +374,10 @@ def _ends(worth: Worth, options: Options, prices: RowPrices) -> list[Numbers]:
     charge, size, link = _charges(worth, options, prices)
     if options.arithmetic.exact:
         sizes = abs(worth.cost) + abs(charge - link) + abs(link)
-        return [*_enclosed(worth.cost + charge, worth.cost_size, worth, options.arithmetic), sizes]
+        return [
+            *_enclosed(worth.cost + charge, _inexact(worth, options, prices), worth, options.arithmetic),
+            sizes,
+        ]
     return _enclosed(worth.cost + charge, worth.cost_size + size, worth, options.arithmetic)
 
 

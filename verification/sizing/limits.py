@@ -14,6 +14,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.instances.units import J_PER_KWH
 from wattsched.verification.limits import Limit, budgets, demands
+from wattsched.verification.sizing.objectives import OBJECTIVES
 from wattsched.verification.sizing.pools import Pool, block_of, places_of, pools_of
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g"}
@@ -33,6 +34,9 @@ def limits_of(instance: Instance) -> Iterator[Limit]:
     yield from budgets(instance, UNITS, WORST if instance.uncertainty else {})
     if (least := instance.budgets.least_goodput) is not None:
         yield Limit(("budgets", "least_goodput"), least, at_least=True, total="goodput")
+    for name, limit in instance.budgets.reached.items():
+        more = OBJECTIVES[name] == "max"
+        yield Limit(("budgets", "objectives", name), limit, at_least=more, total=f"objective:{name}")
     for domain in instance.cluster.power_domains:
         path = ("cluster", "power_domains", domain.name, "power_cap_w")
         yield Limit(path, domain.power_cap_w, "W", BEYOND)

@@ -166,8 +166,9 @@ def terms_of(
     best_s: Numbers,
     least_s: Numbers,
     arithmetic: Arithmetic,
+    objective: str,
 ) -> JobTerms:
-    """Terms of all jobs.
+    """Terms of all jobs in an objective.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ def terms_of(
         The jobs' best rates at the fewest GPUs.
     """
     weight = arithmetic.array(of.weight)
-    if of.instance.objective != "work-value":
+    if objective != "work-value":
         return JobTerms(weight, arithmetic.magnitude(weight), best_s, least_s)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         size = of.jobs.numbers("remaining_work") / reference_rates / of.weight
@@ -203,7 +204,12 @@ def goodput_in_all(outcomes: Outcomes) -> float:
 
 
 def objective_of(
-    instance: Instance, outcomes: Outcomes, joules: FloatArray | float = 0.0, besides_j: float = 0.0
+    instance: Instance,
+    outcomes: Outcomes,
+    joules: FloatArray | float = 0.0,
+    besides_j: float = 0.0,
+    *,
+    moves_cost: bool = True,
 ) -> float:
     """Objective of a decision in which every job has an outcome, in the worst case where it is uncertain.
 
@@ -213,17 +219,19 @@ def objective_of(
         Energy of each job in the scope of the budgets, where the objective counts it.
     besides_j : float
         Energy of nodes that are awake for jobs.
+    moves_cost : bool
+        Whether what a job pays that moves without a restart counts.
     """
     of, jobs = outcomes.configurations, outcomes.jobs
     reference_rate = of.reference_rate[jobs]
     chosen = Choices(
-        terms_of(of, reference_rate, of.best_s[jobs], of.least_s[jobs], DOUBLES),
+        terms_of(of, reference_rate, of.best_s[jobs], of.least_s[jobs], DOUBLES, instance.objective),
         job=jobs,
         runs=outcomes.runs,
         seconds=outcomes.completion_s,
         lost_s=np.where(outcomes.restarts, of.jobs.numbers("restart_s"), 0.0),
         speed=lambda: np.where(outcomes.runs, outcomes.rate, 0.0) / reference_rate,
-        change_cost=outcomes.change_cost,
+        change_cost=outcomes.change_cost if moves_cost else outcomes.restart_cost,
         joules=np.asarray(joules),
     )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -21,6 +21,7 @@ from wattsched.verification.arithmetic import Arithmetic, Numbers, alike, pareto
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.job_rows import JobRows
 from wattsched.verification.sizing.objectives import Choices, costs_of, goodput_of, slowed
+from wattsched.verification.sizing.requirements import WAITS, Requirements
 
 CHUNK = 1 << 18
 """Options that are looked at together: their arrays stay in the processor's cache."""
@@ -52,6 +53,8 @@ class Worth(NamedTuple):
         Watts by which an option may draw more than it states; 0 without uncertainty.
     slower, slower_size : arrays
         Cost by which a slower job may be worse, and the size of the numbers that it was computed from.
+    required, required_size : arrays, shape (n_options, n_uses)
+        What is paid for by rows of `requirements`.
     """
 
     possible: BoolArray
@@ -76,6 +79,8 @@ class Worth(NamedTuple):
     deviation_w: Numbers
     slower: Numbers
     slower_size: Numbers
+    required: Numbers
+    required_size: Numbers
 
     def take(self, which: BoolArray) -> Worth:
         """Return some of the options."""
@@ -122,6 +127,9 @@ class Options(JobRows):
         super().__init__(instance, configurations, arithmetic)
         self.uncharged: tuple[Fraction, Fraction] | None = None
         self.by_kind: Any = None
+        self.requirements = Requirements(configurations, arithmetic, self.terms, self.doing)
+        if self.requirements.rule_out:
+            self.timed = np.ones_like(self.timed)
 
     def __len__(self) -> int:
         """Options to run of all jobs."""
@@ -185,8 +193,9 @@ class Options(JobRows):
         """Options to run, as far as they were looked at, with room for all others."""
         n = len(self)
         flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (6, int), (14, object)))
+        required = np.zeros((2, n, len(self.requirements.uses)), dtype=object)
         # In the order of the fields.
-        return Worth(*flags, *numbers[:2], *uses[:3], *numbers[2:6], *uses[3:], *numbers[6:])
+        return Worth(*flags, *numbers[:2], *uses[:3], *numbers[2:6], *uses[3:], *numbers[6:], *required)
 
     @cached_property
     def _waiting(self) -> Worth:
@@ -250,6 +259,7 @@ class Options(JobRows):
         goodput, goodput_size = self._goodput(job, unit_s, lost_s)
         possible = self._chosen(chosen, ~(restarts & self.kept[job]), drawn_j)
         slower, slower_size = self._slower(chosen, seconds - lost_s, possible[2:])
+        required, required_size = self.requirements.paid(chosen, row)
         return Worth(
             *possible,
             # A job that keeps its GPUs needs no room: they were never free.
@@ -271,6 +281,8 @@ class Options(JobRows):
             deviation_w=power_w * self.power_deviation[job],
             slower=slower,
             slower_size=slower_size,
+            required=required,
+            required_size=required_size,
         )
 
     def _slower(
@@ -324,7 +336,9 @@ class Options(JobRows):
         slower = self._slower(chosen, self.terms.best_s[jobs] - self.restart_s[jobs], worth[2:])
         # In the order of the fields: of all uses only joules, which have no number there.
         uses = no_use, no_use, no_use, none, none, joules, size
-        return Worth(*worth, *uses, no_use, no_use, no_use, none, none, none, none, none, none, *slower)
+        tenants = no_use, no_use, no_use, none, none, none
+        required = self.requirements.paid(chosen, WAITS)
+        return Worth(*worth, *uses, *tenants, none, none, none, *slower, *required)
 
     def _least_joules(self, jobs: IntArray) -> Numbers:
         """Least energy of jobs that begin anew, alone."""
@@ -362,4 +376,7 @@ class Options(JobRows):
         if self.metered and drawn_j is not None:
             possible &= drawn_j <= self.most_j[job]
             certain &= drawn_j <= self.surely_j[job]
+        if self.requirements.rule_out:
+            possible &= self.requirements.within(chosen)
+            certain &= self.requirements.within(chosen, surely=True)
         return possible, certain, *costs_of(self.instance, chosen, self.arithmetic)

@@ -121,6 +121,11 @@ class Outcomes:
         return np.where(self.restarts | (self.moves & ~self.displaced), paid, 0.0)
 
     @property
+    def restart_cost(self) -> FloatArray:
+        """The part of it that is of jobs that restart or stop."""
+        return np.where(self.restarts, self.configurations.change_cost[self.jobs], 0.0)
+
+    @property
     def migrates(self) -> BoolArray:
         """Mask of the running jobs that keep their configuration, on other GPUs than they hold."""
         return self.moves & ~self.restarts

@@ -24,7 +24,7 @@ from wattsched.topology.remembered import remembered
 from wattsched.verification.arithmetic import RATIONALS
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.job_rows import Use
-from wattsched.verification.sizing.objectives import BOTTLENECK, ENERGY, per_joule
+from wattsched.verification.sizing.objectives import BOTTLENECK, ENERGY, OBJECTIVES, per_joule
 from wattsched.verification.sizing.pools import Places, Pool, free_gpus, free_on_nodes, places_of
 from wattsched.verification.sizing.tenants import quotas_of
 from wattsched.verification.sizing.uncertainty import Piece
@@ -129,21 +129,22 @@ def cost_of(instance: Instance, each_w: Fraction) -> Fraction:
 class Row:
     """A row ``uses of the options <= limit - standing`` of the aggregated program; of a set ``= 0``.
 
-    The least goodput is one from below, ``>= limit``, and is charged for less than nothing.
+    A least amount is one from below, ``>= limit``, and is charged for less than nothing.
 
     Attributes
     ----------
-    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "goodput"}
+    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "least", "most"}
         What an option uses: its block or its GPUs, pieces of nodes, its watts or joules above idle (of a
         tenant all of them); or 1 by the first job of a set and -1 by another; GPUs of a tenant's quota. Rows
-        of jobs in a bottleneck, and of ways to cut nodes up, are of no use to a proof.
+        of jobs in a bottleneck, and of ways to cut nodes up, are of no use to a proof. Values of other
+        objectives, and jobs that do as in another decision, are limited from below, or above.
     uses : mapping of Use to number
         How much of the row what an option pays for uses: of carbon, grams per joule.
     limit, standing : Fraction
         What there is, and what idle GPUs and nodes use of it whatever is decided.
     """
 
-    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "goodput"]
+    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "least", "most"]
     uses: Mapping[Use, int | Fraction]
     limit: Fraction = Fraction(0)
     standing: Fraction = Fraction(0)
@@ -169,7 +170,8 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
     rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
     rows |= dict(_quota_rows(instance))
     if (least := instance.budgets.least_goodput) is not None:
-        rows["least_goodput"] = Row("goodput", {("goodput",): 1}, Fraction(least))
+        rows["least_goodput"] = Row("least", {("goodput",): 1}, Fraction(least))
+    rows |= dict(_requirement_rows(instance, len(configurations.jobs)))
     if instance.objective in BOTTLENECK:
         rows |= dict.fromkeys((f"worst:{name}" for name in configurations.jobs.names), Row("worst", {}))
     return rows
@@ -255,6 +257,24 @@ def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
         kind, use, amount = counted[quota.counts]
         uses: dict[Use, int | Fraction] = {(use, name): amount for name in quota.tenants}
         yield quota.name, Row(kind, uses, Fraction(quota.limit))
+
+
+def _requirement_rows(instance: Instance, n_jobs: int) -> Iterator[tuple[str, Row]]:
+    """Yield rows of objectives that are limited, and of decisions to differ from; see `options.Options`.
+
+    A node that is woken costs joules in an objective that counts them, where they are not paid for.
+    """
+    for name, limit in instance.budgets.reached.items():
+        if name not in BOTTLENECK:
+            of = instance.model_copy(update={"objective": name})
+            least = OBJECTIVES[name] == "max"
+            uses: dict[Use, int | Fraction] = {("objective", name): -1 if least else 1}
+            if name in ENERGY:
+                uses["node_joule",] = max(Fraction(0), Fraction(per_joule(of, RATIONALS)))
+            yield f"objective:{name}", Row("least" if least else "most", uses, Fraction(limit))
+    most = Fraction(n_jobs - instance.differ)
+    for number in range(1, len(instance.unlike) + 1):
+        yield f"unlike:{number}", Row("quota", {("same", str(number)): 1}, most)
 
 
 def _limit_of(limit: float) -> Fraction:

@@ -42,7 +42,8 @@ class ShardedProver(Prover):
     """
 
     def __init__(self, workers: Any, instance: Instance):
-        if instance.sets or instance.objective in TOGETHER or instance.objective not in SUMS:
+        required = instance.budgets.objectives or instance.unlike
+        if required or instance.sets or instance.objective in TOGETHER or instance.objective not in SUMS:
             which = "rounds without sets of jobs under an objective that is a sum of what each job costs"
             raise ValueError(f"only {which} are checked over a cluster")
         super().__init__(instance)

@@ -42,7 +42,7 @@ def prices(draw: st.DrawFn, instance: SharingInstance) -> dict[str, float]:
     found |= {row.row: sign * draw(size) for row in [*instance.unit_types, *instance.pools]}
     found = {name: scale * price for name, price in found.items()}
     budgets = {"power_w": scale / 100.0, "energy_j": scale / 1e5, "carbon_g": scale / 10.0}
-    for name, limit in instance.budgets:
+    for name, limit in instance.budgets.amounts.items():
         if limit is not None:
             found[name] = sign * budgets[name] * draw(size)
     return found

@@ -75,7 +75,7 @@ def test_tampering_with_a_price_passes_only_where_the_claim_is_still_proven(
     else:
         worth = data.draw(st.sampled_from([1e-6, 0.1, 100.0]))
         # What there must be has prices of the other sign.
-        sign = 1.0 if rows[name].kind == "goodput" else -1.0
+        sign = 1.0 if rows[name].kind == "least" else -1.0
         prices[name] = sign * worth if OBJECTIVES[objective] == "min" else -sign * worth
     proof = prove(instance, prices)
     best = optimum(instance, objective)

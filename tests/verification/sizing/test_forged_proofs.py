@@ -66,7 +66,7 @@ class Rounds:
             known = {}
         for name in choice.sample(sorted(self.rows), min(len(self.rows), choice.randrange(4))):
             row = self.rows[name]
-            sign = choice.choice([-1, 1]) if row.kind == "share" else 1 if row.kind == "goodput" else -1
+            sign = choice.choice([-1, 1]) if row.kind == "share" else 1 if row.kind == "least" else -1
             size = 10.0 ** choice.uniform(-9, 12) if choice.random() < 0.5 else choice.random()
             known[name] = self.sign * sign * size * choice.choice([1, 1, 1, 1, -1])
         scale = choice.choice([1.0, 1.0, 0.5, 1.001, 10.0, 1e6])
