@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
 from typing import Any, ClassVar, Generic, TypeVar
@@ -28,7 +28,7 @@ from wattsched.adapters.overdraw import (
     stops_to_fit,
 )
 from wattsched.adapters.quarantine import Clock
-from wattsched.adapters.reasons import ReasonsWritten, additions, bounded
+from wattsched.adapters.reasons import ReasonsWritten, Waiting, additions
 from wattsched.adapters.rounds import Plan, Policy, Reason, Report, UnansweredError, tell
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
@@ -39,8 +39,6 @@ from wattsched.sessions.session_decision import SessionDecision
 
 _WATCH_S = 0.5
 """Seconds between two looks at the cap while a decision is made."""
-_WRITING_S = 2.0
-"""Seconds that writing why jobs wait has in any case, in a round that has taken all its time."""
 _ATTEMPTS = 3
 """Decisions at most, after the first one, until the margins of what they start fit below the caps."""
 _SHORT = Reason("an announced cut would stop it soon after its start: waits for the cut", "cut")
@@ -95,7 +93,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         self.session.goes_on = True  # the cap is kept also where nothing can be written
         self.actions = actions(self.session) if actions is not None and policy.apply else None
         self.correction: Correction | None = None
-        self.reasons = ReasonsWritten(policy.reasons)
+        self.reasons = ReasonsWritten(policy.reasons, policy.explain_s)
         self._decision: SessionDecision | None = None  # of this round
         # Caps of the last round; infinite by the names of those that readings exceed in spite of all.
         self._kept_w, self.failing = dict[str, float](), dict[str, float]()
@@ -381,31 +379,20 @@ class RoundLoop(ABC, Generic[ReportT]):
                 report.postponed[start.name] = why
 
     def _write_reasons(self, load: Any, report: ReportT, until_s: float) -> None:
-        """Say why jobs wait where they are looked up, as many as the policy allows, before a time.
+        """Say why jobs wait where they are looked up, as many as the policy allows, before a time."""
+        waiting, sent = {**report.waiting, **report.postponed}, self.actions and self.actions.write_reason
+        jobs = [Waiting(*one, waiting[one[1]]) for one in self.listeners(load, waiting)]
 
-        When they start, and a smaller size with which they would start now, are looked for in a part of that
-        time, if there is anything to write.
-        """
-        waiting, now_s = {**report.waiting, **report.postponed}, time.monotonic()
-        jobs = {key: (name, target) for key, name, target in self.listeners(load, waiting)}
-        due = self.reasons.due({key: waiting[name] for key, (name, _) in jobs.items()}, now_s)
-        timer = Timer(max(0.0, min(self.policy.explain_s, until_s - now_s)))
-        until_s, more = max(until_s, now_s + _WRITING_S), dict[str, tuple[str, ...]]()
-        if self._decision is not None and due:
-            names, time_s = {str(jobs[key][0]) for key in due}, load.site.time_s
-            with suppress(Exception):  # reasons alone are better than no round
-                more = additions(self._decision, names, self.limits_s(load), time_s, timer)
-        for key in due:
-            name, target = jobs[key]
-            reason = bounded(waiting[name], *more.get(str(name), ()))
-            if self.stop.is_set() or time.monotonic() > until_s:
-                break
-            if self.actions is not None and not self.actions.write_reason(target, reason):
-                break
-            self.reasons.note(key, waiting[name], reason, now_s)
-        for key, (name, _) in jobs.items():
-            if name in report.waiting:
-                report.waiting[name] = self.reasons.text_of(key, waiting[name])
+        def more(names: set[str], timer: Timer) -> Mapping[str, tuple[str, ...]]:
+            if self._decision is None:
+                return {}
+            return additions(self._decision, names, self.limits_s(load), load.site.time_s, timer)
+
+        if failed := self.reasons.write(jobs, more, sent, until_s, self.stop):
+            report.notes.append(f"when waiting jobs start is not known: {failed}")
+        for job in jobs:
+            if job.name in report.waiting:
+                report.waiting[job.name] = self.reasons.text_of(job)
 
     def _report_power(self, load: Any, then: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
         """Report the draw, and raise an alarm where it exceeds a cap though no more may be stopped."""

@@ -6,10 +6,12 @@ are written in a round that neither the scheduler nor the round notices, however
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil
-from typing import NamedTuple, TypeVar
+from threading import Event
+from typing import Any, NamedTuple
 
 from wattsched.adapters.rounds import Reason
 from wattsched.explaining.explain import smaller_sizes
@@ -19,12 +21,21 @@ from wattsched.reading.inputs import printable
 from wattsched.report.explanation import words_of
 from wattsched.sessions.session_decision import SessionDecision
 
-KeyT = TypeVar("KeyT", bound=Hashable)
-
 AGAIN_S, SAME_KIND_S = 60.0, 600.0
 """Least seconds between two reasons of a job: of another kind, and of the same kind with other numbers."""
+WRITING_S = 2.0
+"""Seconds that writing has in any case, in a round that has taken all its time."""
 LONGEST = 200
 """Characters of a reason."""
+
+
+class Waiting(NamedTuple):
+    """A job that waits: whom to tell why, its name, what its reason is written to, and the reason."""
+
+    key: Hashable
+    name: Any
+    target: Any
+    reason: str
 
 
 class _Written(NamedTuple):
@@ -40,37 +51,80 @@ class ReasonsWritten:
     ----------
     most : int
         Reasons that are written in a round at most.
+    explain_s : float
+        Seconds of a round to look for what follows these reasons.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most, self._last = most, dict[Hashable, _Written]()
+    def __init__(self, most: int, explain_s: float) -> None:
+        self._most, self._explain_s, self._last = most, explain_s, dict[Hashable, _Written]()
 
-    def due(self, why: Mapping[KeyT, str], now_s: float) -> list[KeyT]:
+    def write(
+        self,
+        jobs: Sequence[Waiting],
+        more: Callable[[set[str], Timer], Mapping[str, tuple[str, ...]]],
+        send: Callable[[Any, str], bool] | None,
+        until_s: float,
+        stop: Event,
+    ) -> str:
+        """Write the reasons that are due, by a time of the monotonic clock, if there is any left.
+
+        Parameters
+        ----------
+        jobs : sequence of Waiting
+            Those that have waited longest come first.
+        more : callable
+            What follows the reasons of some jobs, by name, found within a timer's time.
+        send : callable, optional
+            Writes a reason to a target; False where no more can be written now. None writes nowhere.
+        stop : threading.Event
+            Ends the writing.
+
+        Returns
+        -------
+        str
+            What was wrong where nothing could be found to follow; else empty.
+        """
+        begun_s, failed = time.monotonic(), ""
+        due, found = self.due(jobs, begun_s), dict[str, tuple[str, ...]]()
+        timer = Timer(max(0.0, min(self._explain_s, until_s - begun_s)))
+        try:
+            found |= more({str(job.name) for job in due}, timer) if due else {}
+        except Exception as error:  # reasons alone are better than no round
+            failed = f"{type(error).__name__}: {error}"
+        end_s = max(until_s, begun_s + WRITING_S)
+        for job in due:
+            text = bounded(job.reason, *found.get(str(job.name), ()))
+            if stop.is_set() or time.monotonic() > end_s or not (send is None or send(job.target, text)):
+                break
+            self.note(job, text, begun_s)
+        return failed
+
+    def due(self, jobs: Sequence[Waiting], now_s: float) -> list[Waiting]:
         """Return the jobs whose reason is to be written now, those first that have none, then the longest.
 
-        Jobs that are not in `why` are forgotten. Of jobs without a reason, the first in `why` come first.
+        Jobs that are not among these are forgotten. Of jobs without a reason, the first come first.
         """
-        self._last = {key: last for key, last in self._last.items() if key in why}
-        due = [key for key, reason in why.items() if self._is_due(key, reason, now_s)]
+        self._last = {job.key: self._last[job.key] for job in jobs if job.key in self._last}
+        due = [job for job in jobs if self._is_due(job, now_s)]
         never_s = float("-inf")
-        due.sort(key=lambda key: self._last[key].time_s if key in self._last else never_s)
+        due.sort(key=lambda job: self._last[job.key].time_s if job.key in self._last else never_s)
         return due[: self._most]
 
-    def _is_due(self, key: Hashable, reason: str, now_s: float) -> bool:
+    def _is_due(self, job: Waiting, now_s: float) -> bool:
         """True if a job has no reason yet, or another one than was written some time ago."""
-        if (last := self._last.get(key)) is None:
+        if (last := self._last.get(job.key)) is None:
             return True
-        pause_s = SAME_KIND_S if last.text.kind == kind_of(reason) else AGAIN_S
-        return last.reason != reason and now_s >= last.time_s + pause_s
+        pause_s = SAME_KIND_S if last.text.kind == kind_of(job.reason) else AGAIN_S
+        return last.reason != job.reason and now_s >= last.time_s + pause_s
 
-    def note(self, key: Hashable, reason: str, text: Reason, now_s: float) -> None:
+    def note(self, job: Waiting, text: Reason, now_s: float) -> None:
         """Note that a job's reason was written, in the words of a text."""
-        self._last[key] = _Written(reason, text, now_s)
+        self._last[job.key] = _Written(job.reason, text, now_s)
 
-    def text_of(self, key: Hashable, reason: str) -> str:
+    def text_of(self, job: Waiting) -> str:
         """Return the words in which a job's reason was written, or the reason if another one was."""
-        last = self._last.get(key)
-        return last.text if last is not None and last.reason == reason else reason
+        last = self._last.get(job.key)
+        return last.text if last is not None and last.reason == job.reason else job.reason
 
 
 def kind_of(reason: str) -> str:
