@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -31,7 +32,7 @@ from wattsched.reading.tables import Row, rows_of, text_in
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
-MOST_PER_KWH, FAR = 1_000_000.0, 10.0
+MOST_PER_KWH, FAR, MS_PER_S = 1_000_000.0, 10.0, 1000.0
 REPEATED = 6
 """Equal steps in a row that are the step of the file there; fewer are holes."""
 TIME_COLUMNS = (
@@ -169,9 +170,15 @@ def read_carbon(
     read = Numbers(f"{value_column}{unit}" if named else "", quantity, f"{path}, line 1")
     least = 0.0 if quantity == "carbon" else -MOST_PER_KWH
     zones: set[bool] = set()
-    for row in chain(begun, rows):
+    kept, repeated = dict[float, int](), 0
+    for row in _oldest_first(chain(begun, rows), time_column, partial(_seconds, clock, time_column), path):
         after_s = times[-1] if times else -math.inf
         time_s, zoned = row.read(time_column, partial(_seconds, clock, time_column, after_s))
+        content = hash(tuple(row.cells.values()))
+        if time_s <= after_s and kept.get(time_s) == content:
+            repeated += 1
+            continue
+        kept[time_s] = content
         times.append(time_s)
         zones.add(zoned)
         if len(zones) > 1:
@@ -188,6 +195,11 @@ def read_carbon(
     begin_s = np.array(times)
     step_s = _steps_s(begin_s)
     source = f"{path}, column '{value_column}'"
+    if repeated:
+        told = f"not used: {repeated:,} rows that are the same as earlier ones"
+        warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
+    if is_since_1970(moment_s(first.cells[time_column])[0] / MS_PER_S):
+        warnings.warn(f"{path}: assumed: times are milliseconds since 1970", NoticeWarning, stacklevel=2)
     if time_column == "point_time" and not read.stated:
         told = "has no unit, and WattTime's are lb/MWh or others: write it into the header, as [lb/MWh]"
         raise ValueError(f"{source}: {told}")
@@ -206,6 +218,23 @@ def read_carbon(
         told = f"doubtful: {told} any other; it may stand for a missing value"
         warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
     return CarbonTrace(begin_s, per_kwh, step_s, source, read.currency, zones.pop())
+
+
+def _oldest_first(
+    rows: Iterator[Row], column: str, read: Callable[[float, str], tuple[float, bool]], path: str | Path
+) -> Iterator[Row]:
+    """Return the rows, backwards where the newest come first, which a notice says.
+
+    `read` gives the seconds of a cell of their `column`: the next ones after a time, or else the last.
+    """
+    begun = [*islice(rows, 2)]
+    first_s, _ = begun[0].read(column, partial(read, -math.inf))
+    second_s, _ = begun[-1].read(column, partial(read, math.inf))
+    rows = chain(begun, rows)
+    if second_s >= first_s:
+        return rows
+    warnings.warn(f"{path}: read from its end, as the newest rows come first", NoticeWarning, stacklevel=3)
+    return reversed([*rows])
 
 
 def _steps_s(begin_s: FloatArray) -> FloatArray:
@@ -264,6 +293,8 @@ def utc_time(text: str) -> datetime:
 def _utc_s(text: str) -> tuple[float, bool]:
     """Seconds since 1970, and True if the text tells their zone."""
     found_s, form = moment_s(text)
+    if form == SECONDS and is_since_1970(found_s / MS_PER_S):
+        return found_s / MS_PER_S, True
     if form == SECONDS and not is_since_1970(found_s):
         raise ValueError(f"{echo(text)} is neither seconds since 1970 nor a date like 2022-07-01 02:00+02:00")
     return found_s, form != LOCAL
