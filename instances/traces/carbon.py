@@ -52,6 +52,9 @@ INTENSITY_COLUMNS = (
     "g_per_kwh",
 )
 """Names of columns that are taken without being asked for, in lower case, the first that is there."""
+SORT = "sort them; all in UTC; local times without a zone repeat an hour in autumn"
+_PLACE = r"(?<![a-z])(?:zone|country|region|area|market|location|hub|node)(?![a-z])"
+"""Part of the names of columns that tell where a row's value is of."""
 _VAGUE = r"\b(?:local|[ecmp][sd]?t|[cew]es?t|bst|ist|msk|[jkh]st|a[ecwk][sd]t|nz[sd]t)\b"
 """Names of clocks in headers that are of no one zone, or leave open whether it has a summer time."""
 
@@ -170,7 +173,7 @@ def read_carbon(
     read = Numbers(f"{value_column}{unit}" if named else "", quantity, f"{path}, line 1")
     least = 0.0 if quantity == "carbon" else -MOST_PER_KWH
     zones: set[bool] = set()
-    kept, repeated = dict[float, int](), 0
+    kept, repeated, before = dict[float, int](), 0, first
     for row in _oldest_first(chain(begun, rows), time_column, partial(_seconds, clock, time_column), path):
         after_s = times[-1] if times else -math.inf
         time_s, zoned = row.read(time_column, partial(_seconds, clock, time_column, after_s))
@@ -188,10 +191,9 @@ def read_carbon(
         if unit_column is not None and row.cells[unit_column] != first.cells[unit_column]:
             raise row.fault(unit_column, f"is not {echo(first.cells[unit_column])}, as in the first row")
         if len(times) > 1 and times[-1] <= times[-2]:
-            raise ValueError(
-                f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
-                "(sort them; all in UTC; local times without a zone repeat an hour in autumn)"
-            )
+            told = f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
+            raise ValueError(f"{told}({_several_places(before, row) or SORT})")
+        before = row
     begin_s = np.array(times)
     step_s = _steps_s(begin_s)
     source = f"{path}, column '{value_column}'"
@@ -218,6 +220,16 @@ def read_carbon(
         told = f"doubtful: {told} any other; it may stand for a missing value"
         warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
     return CarbonTrace(begin_s, per_kwh, step_s, source, read.currency, zones.pop())
+
+
+def _several_places(before: Row, row: Row) -> str:
+    """Say that two rows of a table are of different zones, and what to do; empty where they are of one."""
+    named = [name for name in row.cells if re.search(_PLACE, name, re.I)]
+    other = next((name for name in named if row.cells[name] != before.cells[name]), None)
+    if other is None:
+        return ""
+    told = f"rows are of {echo(before.cells[other])} and of {echo(row.cells[other])} by column {echo(other)}"
+    return f"{told}; keep those of one, or give each a column of its own"
 
 
 def _oldest_first(
