@@ -132,7 +132,7 @@ def read_carbon(
     ----------
     path : str or Path
         CSV file with or without a header, plain or compressed with gzip. A file without one has two columns,
-        times and numbers.
+        times and numbers. The newest rows may come first, and rows again.
     column : str, optional
         Name of the column (default: the first of `INTENSITY_COLUMNS`, the only one besides the times, or the
         only one that states a unit of the quantity).
@@ -178,7 +178,8 @@ def read_carbon(
         after_s = times[-1] if times else -math.inf
         time_s, zoned = row.read(time_column, partial(_seconds, clock, time_column, after_s))
         content = hash(tuple(row.cells.values()))
-        if time_s <= after_s and kept.get(time_s) == content:
+        # Without a zone it may be the hour that comes twice in autumn.
+        if zoned and time_s <= after_s and kept.get(time_s) == content:
             repeated += 1
             continue
         kept[time_s] = content

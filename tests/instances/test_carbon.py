@@ -88,6 +88,7 @@ def test_where_a_time_or_the_file_alone_has_a_zone_it_is_told(tmp_path: Path) ->
             "time,g\n2022-01-01 02:00,5\n2022-01-01 00:00,6\n2022-01-01 01:00,6\n",
             *(None, "line 3: the times do not ascend, 2022-01-01 00:00 comes after 2022-01-01 01:00"),
         ),
+        ("time,g\n2022-01-01 00:00,5\n2022-01-01 00:00,5\n", None, "line 3: the times do not ascend"),
         *(
             (f"time,Zone name,g\n{rows}", "g", "(rows are of 'DE' and of 'FR' by column 'Zone name'; keep")
             for rows in (
