@@ -169,9 +169,10 @@ class Samples(Table):
         if often:
             return several_draws(self.gpu[order[differ[0]]])
         for of_gpu in np.split(order, np.flatnonzero(np.diff(gpu[order])) + 1):
-            name, read = self.gpu[of_gpu[0]], self.power_w[of_gpu[np.isnan(self.duration_s[of_gpu])]]
-            if not name.startswith(UUID) and (turns := _turns(read[~np.isnan(read)])) > 1:
-                told = f"{listed((f'{w:.0f}' for w in read[:turns]), quote='')} W"
+            name, power_w = self.gpu[of_gpu[0]], self.power_w[of_gpu]
+            read_w = power_w[~np.isnan(power_w) & np.isnan(self.duration_s[of_gpu])]
+            if not name.startswith(UUID) and (turns := _turns(read_w)) > 1:
+                told = f"{listed((f'{w:.0f}' for w in read_w[:turns]), quote='')} W"
                 return f"doubtful: draws of GPU {echo(name)} take turns, as in {told}; {SAME_GPU}"
         return ""
 
