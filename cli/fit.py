@@ -13,8 +13,10 @@ from wattsched.cli.failures import noticed, refusing
 from wattsched.cli.files import progress, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import FileName, Number, Whole, pairs_given, time_zone_option
+from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.units import S_PER_H
-from wattsched.report.imports import Entry, table_of
+from wattsched.reading.inputs import echo
+from wattsched.report.imports import BEYOND, Entry, table_of
 from wattsched.report.wording import count, listed, number, percent
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def command(
     given = {"power": "--watts", "jobs": "--jobs"}
     with progress(f"fitting {model}"), refusing(source, given), noticed() as told:
         report = fit_profile(files, model, jobs=jobs, where=where, power=power, **options)
-    _print(report, [*told, *report.notes])
+    _print(report, [*told, *report.notes, *_beyond_board(report)])
     if output is not None:
         write(output, report.profile.model_dump_json(indent=1, exclude_none=True) + "\n")
 
@@ -141,6 +143,18 @@ def _print(report: FitReport, notes: Sequence[str]) -> None:
     if profile.power_uncertainty is not None:
         within = f"±{percent(profile.power_uncertainty)}"
         line(out, f"watts of other configurations count as known to {within} (assumed)", indent=2)
+
+
+def _beyond_board(report: FitReport) -> list[str]:
+    """Point at watts that no board of the GPU type draws, as those of several GPUs together."""
+    kind, m = recognised_gpu_type(report.profile.gpu_type), report.measurements
+    if kind is None or kind.max_power_w is None or m.power_w is None:
+        return []
+    most = int(m.power_w.argmax())
+    if m.power_w[most] <= BEYOND * kind.max_power_w:
+        return []
+    told = f"{m.power_w[most]:,.0f} W were measured of one GPU, as in a step on {int(m.gpus[most]):,}"
+    return [f"doubtful: {told}; {echo(report.profile.gpu_type)} draws {kind.max_power_w:,.0f} W at most"]
 
 
 def _read(report: FitReport) -> Entry:

@@ -224,8 +224,7 @@ def _take(
             found.leave_out(f"on slices {echo(cut[0])}, which no node has", job.gpus or 0, job.held_s, cut[0])
             continue
         strange.update(absent)
-        if nodes and sum(nodes[name].gpus for name in job.nodes if name in nodes) < (job.gpus or 0):
-            foreign.update(set(job.nodes) - nodes.keys())
+        foreign.update(name for name in dict.fromkeys(job.nodes) if nodes and name not in nodes)
         power_w = None
         if job.partly_measured and job.energy_j is None:
             unused["is of steps that do not cover its nodes and time"] += 1
@@ -328,5 +327,7 @@ def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str
         return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
     kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}
     if not kinds or "" in job.gpu_types:
-        kinds |= {kind for name in job.nodes if name in nodes for kind in nodes[name].kinds}
+        if not nodes.keys() >= set(job.nodes):
+            return None
+        kinds |= {kind for name in job.nodes for kind in nodes[name].kinds}
     return next(iter(kinds)) if len(kinds) == 1 else None

@@ -98,7 +98,8 @@ def without_unit(name: str, quantity: Quantity) -> str:
 
 @lru_cache(maxsize=1024)
 def _plain(text: str) -> str:
-    return re.sub("GBp(?![a-zA-Z])", "GBX", text.replace("₂", "2").replace("_", " "))
+    """Return a text without what separates parts of a unit: ``kg (CO₂)_per_kWh`` is ``kg CO2 per kWh``."""
+    return re.sub("GBp(?![a-zA-Z])", "GBX", re.sub(r"[\s_()]+", " ", text.replace("₂", "2"))).strip()
 
 
 class Numbers:
@@ -169,6 +170,6 @@ def _unknown(name: str) -> str | None:
     for inside in re.findall(r"\(([^)]+)\)", name):
         if re.search(r"/| (?:per|pro) ", inside) or re.fullmatch(r"[A-Za-z]{1,5}", inside):
             return None if inside.lower() in _REMARKS else str(inside)
-    rate = re.search(r"\S*\s*(?:/| per |_per_)\s*\S+", name)
+    rate = re.search(r"\S*\s*(?:/| per )\s*\S+", _plain(name))
     rate = rate or re.search(_PART_OF_UNIT, _plain(name), re.I)
     return rate[0].strip() if rate else None

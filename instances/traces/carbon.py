@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -31,7 +32,7 @@ from wattsched.reading.tables import Row, rows_of, text_in
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
-MOST_PER_KWH, FAR = 1_000_000.0, 10.0
+MOST_PER_KWH, FAR, MS_PER_S = 1_000_000.0, 10.0, 1000.0
 REPEATED = 6
 """Equal steps in a row that are the step of the file there; fewer are holes."""
 TIME_COLUMNS = (
@@ -51,6 +52,9 @@ INTENSITY_COLUMNS = (
     "g_per_kwh",
 )
 """Names of columns that are taken without being asked for, in lower case, the first that is there."""
+SORT = "sort them; all in UTC; local times without a zone repeat an hour in autumn"
+_PLACE = r"(?<![a-z])(?:zone|country|region|area|market|location|hub|node)(?![a-z])"
+"""Part of the names of columns that tell where a row's value is of."""
 _VAGUE = r"\b(?:local|[ecmp][sd]?t|[cew]es?t|bst|ist|msk|[jkh]st|a[ecwk][sd]t|nz[sd]t)\b"
 """Names of clocks in headers that are of no one zone, or leave open whether it has a summer time."""
 
@@ -128,7 +132,7 @@ def read_carbon(
     ----------
     path : str or Path
         CSV file with or without a header, plain or compressed with gzip. A file without one has two columns,
-        times and numbers.
+        times and numbers. The newest rows may come first, and rows again.
     column : str, optional
         Name of the column (default: the first of `INTENSITY_COLUMNS`, the only one besides the times, or the
         only one that states a unit of the quantity).
@@ -169,9 +173,16 @@ def read_carbon(
     read = Numbers(f"{value_column}{unit}" if named else "", quantity, f"{path}, line 1")
     least = 0.0 if quantity == "carbon" else -MOST_PER_KWH
     zones: set[bool] = set()
-    for row in chain(begun, rows):
+    kept, repeated, before = dict[float, int](), 0, first
+    for row in _oldest_first(chain(begun, rows), time_column, partial(_seconds, clock, time_column), path):
         after_s = times[-1] if times else -math.inf
         time_s, zoned = row.read(time_column, partial(_seconds, clock, time_column, after_s))
+        content = hash(tuple(row.cells.values()))
+        # Without a zone it may be the hour that comes twice in autumn.
+        if zoned and time_s <= after_s and kept.get(time_s) == content:
+            repeated += 1
+            continue
+        kept[time_s] = content
         times.append(time_s)
         zones.add(zoned)
         if len(zones) > 1:
@@ -181,13 +192,17 @@ def read_carbon(
         if unit_column is not None and row.cells[unit_column] != first.cells[unit_column]:
             raise row.fault(unit_column, f"is not {echo(first.cells[unit_column])}, as in the first row")
         if len(times) > 1 and times[-1] <= times[-2]:
-            raise ValueError(
-                f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
-                "(sort them; all in UTC; local times without a zone repeat an hour in autumn)"
-            )
+            told = f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
+            raise ValueError(f"{told}({_several_places(before, row) or SORT})")
+        before = row
     begin_s = np.array(times)
     step_s = _steps_s(begin_s)
     source = f"{path}, column '{value_column}'"
+    if repeated:
+        told = f"not used: {repeated:,} rows that are the same as earlier ones"
+        warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
+    if is_since_1970(moment_s(first.cells[time_column])[0] / MS_PER_S):
+        warnings.warn(f"{path}: assumed: times are milliseconds since 1970", NoticeWarning, stacklevel=2)
     if time_column == "point_time" and not read.stated:
         told = "has no unit, and WattTime's are lb/MWh or others: write it into the header, as [lb/MWh]"
         raise ValueError(f"{source}: {told}")
@@ -206,6 +221,33 @@ def read_carbon(
         told = f"doubtful: {told} any other; it may stand for a missing value"
         warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
     return CarbonTrace(begin_s, per_kwh, step_s, source, read.currency, zones.pop())
+
+
+def _several_places(before: Row, row: Row) -> str:
+    """Say that two rows of a table are of different zones, and what to do; empty where they are of one."""
+    named = [name for name in row.cells if re.search(_PLACE, name, re.I)]
+    other = next((name for name in named if row.cells[name] != before.cells[name]), None)
+    if other is None:
+        return ""
+    told = f"rows are of {echo(before.cells[other])} and of {echo(row.cells[other])} by column {echo(other)}"
+    return f"{told}; keep those of one, or give each a column of its own"
+
+
+def _oldest_first(
+    rows: Iterator[Row], column: str, read: Callable[[float, str], tuple[float, bool]], path: str | Path
+) -> Iterator[Row]:
+    """Return the rows, backwards where the newest come first, which a notice says.
+
+    `read` gives the seconds of a cell of their `column`: the next ones after a time, or else the last.
+    """
+    begun = [*islice(rows, 2)]
+    first_s, _ = begun[0].read(column, partial(read, -math.inf))
+    second_s, _ = begun[-1].read(column, partial(read, math.inf))
+    rows = chain(begun, rows)
+    if second_s >= first_s:
+        return rows
+    warnings.warn(f"{path}: read from its end, as the newest rows come first", NoticeWarning, stacklevel=3)
+    return reversed([*rows])
 
 
 def _steps_s(begin_s: FloatArray) -> FloatArray:
@@ -264,6 +306,8 @@ def utc_time(text: str) -> datetime:
 def _utc_s(text: str) -> tuple[float, bool]:
     """Seconds since 1970, and True if the text tells their zone."""
     found_s, form = moment_s(text)
+    if form == SECONDS and is_since_1970(found_s / MS_PER_S):
+        return found_s / MS_PER_S, True
     if form == SECONDS and not is_since_1970(found_s):
         raise ValueError(f"{echo(text)} is neither seconds since 1970 nor a date like 2022-07-01 02:00+02:00")
     return found_s, form != LOCAL

@@ -148,6 +148,11 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
 LONGEST_S = 100 * 366 * 86_400.0
 """Upper limit on a job's duration: 100 years; rates times much more exceed the range of a round."""
 
+SHORTEST_S = 300.0
+"""The longest job of a cluster's list lasts longer; where it does not, durations may be hours or days."""
+SHEET_DAYS, DAYS_TO_1970 = (36_526, 73_050), 25_569
+"""Days by which spreadsheets write dates of this century, which are those since the end of 1899."""
+
 COLUMNS = ("job", "arrival", "duration", "gpus")
 OPTIONAL = (
     *("gpu_type", "watts", "wait", "user", "account", "model", "time_limit", "job_name"),
@@ -282,6 +287,7 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob], 
         told.append(f"assumed: {of}; they run as long on whatever GPUs they get first")
     if measured := sum(job.power_w is not None for job in using):
         told.append(f"not used: watts, told of {measured:,} of {len(using):,} jobs; draws are the models'")
+    told += _doubtful_units(using)
     limits_s = [job.time_limit_s for job in using if job.time_limit_s is not None]
     if 0 < len(limits_s) < len(using):
         of = f"{len(using) - len(limits_s):,} of {len(using):,} jobs have no time_limit"
@@ -290,6 +296,20 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob], 
         told.append(f"doubtful: {late:,} of {len(using):,} jobs ran longer than their time_limit")
     for line in told:
         warnings.warn(f"{path}: {line}", NoticeWarning, stacklevel=3)
+
+
+def _doubtful_units(jobs: Sequence[TraceJob]) -> list[str]:
+    """Point at arrivals and durations that seem to be days or hours; they are read as seconds."""
+    told = list[str]()
+    if jobs and (longest := max(jobs, key=lambda job: job.duration_s)).duration_s < SHORTEST_S:
+        of = f"column 'duration' is read as seconds, at most {longest.duration_s:.9g} of {echo(longest.name)}"
+        told.append(f"doubtful: {of}; write hours as 1:30:00 and days as 1-06:00:00")
+    sheet = [job for job in jobs if SHEET_DAYS[0] <= job.submitted_s <= SHEET_DAYS[1]]
+    if sheet and len(sheet) == len(jobs) and (cut := [job for job in sheet if job.submitted_s % 1]):
+        date = datetime.fromtimestamp(round((cut[0].submitted_s - DAYS_TO_1970) * 86_400), UTC)
+        of = f"column 'arrival' is read as seconds, as {cut[0].submitted_s:.12g} of {echo(cut[0].name)}"
+        told.append(f"doubtful: {of}; if they are a spreadsheet's days, write {date:%Y-%m-%d %H:%M:%S}")
+    return told
 
 
 def csv_of(jobs: Iterable[TraceJob], comments: Iterable[str] = ()) -> str:

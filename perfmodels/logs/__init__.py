@@ -45,13 +45,26 @@ def log_of(text: str) -> Log | None:
     return next((log for log in LOGS if re.match(log.begins, begin)), None)
 
 
+def _why_none(text: str) -> str:
+    """Say why a text is none of the logs, and what to do where that can be seen in its first line."""
+    header = text.lstrip().partition("\n")[0]
+    if log := log_of(header.replace(";", ",")):
+        return (
+            f"separates cells by ';' and not by ',' as {log.name} does; write commas, and points in decimals"
+        )
+    if re.search(r"\b(socket_power|average_socket_power|gfx_activity)\b", header, re.IGNORECASE):
+        names = "gpu index, socket_power power.draw [W], gfx_activity utilization.gpu [%]"
+        return f"is a log of AMD's, which is not read; name its columns as nvidia-smi does: {names}"
+    known = "; ".join(log.name for log in LOGS)
+    return f"is no log of GPUs that is known ({known}), or lacks its header"
+
+
 def read_log(path: str | Path, time_zone: tzinfo | None = None) -> Samples:
     """Read a log of any kind; `time_zone` is that of times without one. A ValueError names the file."""
     with naming(path):
         text = read_text(path)
         if (log := log_of(text)) is None:
-            known = "; ".join(log.name for log in LOGS)
-            raise ValueError(f"{path} is no log of GPUs that is known ({known}), or lacks its header")
+            raise ValueError(f"{path} {_why_none(text)}")
         if not text.startswith(("{", "[")):
             tell_cut(text, path)
         return Samples.of(path, log.read(text, str(path)), time_zone)

@@ -32,7 +32,11 @@ IDLE_DRAW = 0.6
 WARM_UP = 10
 """One of so many seconds (of Zeus: windows) is of the warm-up."""
 LONGEST_GAP = 4.0
-"""A sample stands for at most so many times the longer of the gaps before and after its own."""
+"""A sample stands for at most so many times the usual gap: the longer of those before and after its own, or
+the step of the log there."""
+STEP_GAPS, HOLES, LONG_PART = 41, 3, 0.1
+"""The log's step is the shortest of the longest tenth of so many gaps around, and of three at least: where
+samples come in bursts, as from two replicas of Prometheus, steps are between these, and holes are few."""
 LEAST = 5
 """Samples of busy GPUs that a job needs."""
 SAME_CLOCK, LOCKED = 0.01, 0.9
@@ -389,8 +393,20 @@ def _held_s(time_s: FloatArray) -> FloatArray:
         return np.ones(len(time_s))
     gaps_s = np.diff(moments)
     beside_s = np.fmax(np.append(gaps_s[1:], np.nan), np.append(np.nan, gaps_s[:-1]))
-    held_s = np.fmin(gaps_s, LONGEST_GAP * beside_s)
+    held_s = np.fmin(gaps_s, LONGEST_GAP * np.fmax(beside_s, _log_step_s(gaps_s)))
     return np.asarray((np.append(held_s, held_s[-1]) / times)[place])
+
+
+def _log_step_s(gaps_s: FloatArray) -> FloatArray:
+    """Return the step of a log at each of its gaps, robust to bursts of samples and to a few holes."""
+    from scipy.ndimage import rank_filter
+
+    if len(gaps_s) < 2:
+        return gaps_s
+    near = min(STEP_GAPS, len(gaps_s))
+    # At either end of the log, those of the nearest gap with as many on both sides.
+    middle = np.clip(np.arange(len(gaps_s)), near // 2, len(gaps_s) - (near + 1) // 2)
+    return np.asarray(rank_filter(gaps_s, -min(near, max(HOLES, int(near * LONG_PART))), near)[middle])
 
 
 def _settings(with_runs: Sequence[tuple[Row, LoggedRun]]) -> list[dict[str, str]]:

@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattsched.reading.clocks import LOCAL, TWICE, in_order_s, moment_s, moments_s
-from wattsched.reading.inputs import ROWS_PER_MB, NoticeWarning, TooLargeError, echo, most_mb, number_in
+from wattsched.reading.inputs import (
+    ROWS_PER_MB,
+    NoticeWarning,
+    TooLargeError,
+    echo,
+    listed,
+    most_mb,
+    number_in,
+)
 from wattsched.topology.arrays import FloatArray, Table
 
 Texts = NDArray[np.object_]
@@ -37,6 +45,9 @@ CLUSTERS, HOSTS = (
 """Columns and labels of the cluster and the node of a GPU; columns in any case."""
 SAME_GPU = "in a log of several nodes their GPUs count as the same"
 IN_MIG = "assumed: boards in MIG mode count whole, as the log does not tell the watts of their slices"
+TURNS, LEAST_TURNS, DIFFERS, ALIKE = (2, 3, 4), 20, 0.1, 0.2
+"""So many GPUs take turns in the samples of one where draws in a row differ by `DIFFERS` of their mean, and
+those of each turn by less than `ALIKE` of that."""
 ROWS_PER_ODD = 100
 """Rows for each of which one may be odd: a line that is no row, or a moment of a clock that is set."""
 
@@ -148,17 +159,34 @@ class Samples(Table):
 
     def _told_twice(self) -> str:
         """Return what to tell of a GPU that has two different draws at one moment; empty where none has."""
-        numbers = {gpu: number for number, gpu in enumerate({*self.gpu.tolist()})}
+        numbers = {gpu: number for number, gpu in enumerate(dict.fromkeys(self.gpu.tolist()))}
         gpu = np.array([numbers[name] for name in self.gpu.tolist()])
         order = np.lexsort((self.time_s, gpu))
         alike = (np.diff(gpu[order]) == 0) & (np.diff(self.time_s[order]) == 0)
         differ = np.flatnonzero(alike & (np.abs(np.diff(self.power_w[order])) > 0))
         # A clock that is set back by seconds shows some moments twice.
         often = differ.size * ROWS_PER_ODD > len(self)
-        return several_draws(self.gpu[order[differ[0]]]) if often else ""
+        if often:
+            return several_draws(self.gpu[order[differ[0]]])
+        for of_gpu in np.split(order, np.flatnonzero(np.diff(gpu[order])) + 1):
+            name, power_w = self.gpu[of_gpu[0]], self.power_w[of_gpu]
+            read_w = power_w[~np.isnan(power_w) & np.isnan(self.duration_s[of_gpu])]
+            if not name.startswith(UUID) and (turns := _turns(read_w)) > 1:
+                told = f"{listed((f'{w:.0f}' for w in read_w[:turns]), quote='')} W"
+                return f"doubtful: draws of GPU {echo(name)} take turns, as in {told}; {SAME_GPU}"
+        return ""
 
     def __len__(self) -> int:
         return len(self.job)
+
+
+def _turns(power_w: FloatArray) -> int:
+    """Return the number of GPUs whose draws take turns in the samples of one, as far as that can be seen."""
+    if len(power_w) < LEAST_TURNS:
+        return 1
+    apart_w = {k: float(np.abs(power_w[k:] - power_w[:-k]).mean()) for k in (1, *TURNS)}
+    found = [k for k in TURNS if apart_w[k] < ALIKE * apart_w[1]]
+    return found[0] if found and apart_w[1] > DIFFERS * power_w.mean() else 1
 
 
 def several_draws(gpu: str) -> str:

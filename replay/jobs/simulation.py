@@ -136,8 +136,8 @@ class Replay:
         if moment == math.inf:
             if self._here:
                 waiting = self.trace.names[self._here[0]]
-                error, cap = (CapError, f"{self._caps.names[0]}: ") if self._caps.names else (ValueError, "")
-                raise error(f"{cap}policy '{self.name}' leaves job '{waiting}' waiting for ever")
+                told = f"policy '{self.name}' leaves job '{waiting}' waiting for ever"
+                raise CapError(f"{self._caps.told_as[0]}: {told}") if self._caps.names else ValueError(told)
             return False
         if moment > self.time_s:
             self._advance(moment)

@@ -136,6 +136,24 @@ def test_fit_reads_logs_and_says_what_it_left_out_and_what_is_not_known(run, wri
     assert f"{jobs} is no log of GPUs that is known" in run("fit", jobs, "--jobs", jobs).stderr
 
 
+@pytest.mark.parametrize(
+    ("gpu_type", "watts", "told"),
+    [
+        ("A100", 441, "441 W were measured of one GPU, as in a step on 2; 'A100' draws 400 W at most"),
+        ("nvidia_a100-sxm4-80gb", 800, "'nvidia_a100-sxm4-80gb' draws 400 W at most"),
+        ("A100", 439, None),
+        ("H100", 650, None),
+        ("mine", 5000, None),
+    ],
+)
+def test_fit_points_at_watts_that_no_such_board_draws(run, write, gpu_type, watts, told):
+    rows = "".join(f"{k},{batch},0.{batch},{watts * k // 2}\n" for k in (1, 2) for batch in (16, 32))
+    path = write(f"gpus,batch_size,step_time_s,power_w\n{rows}", "steps.csv")
+    shown = " ".join(run("fit", path, "--gpu-type", gpu_type, code=0).stdout.split())
+    assert ("W at most" in shown) == (told is not None)
+    assert told is None or told in shown
+
+
 @pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "gpus,local_batch,step_time_s,power_w\n1,8,nan,3\n"])
 def test_fit_refuses_other_tables_in_one_line(run, write, content):
     refused(run("fit", write(content, "steps.csv")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,31 @@ def test_a_price_in_any_unit_is_the_same_money(path: Path, unit: str, form, valu
     (factor, currency), (header, behind) = MONEY[unit], (unit, "") if "_" in unit else form(unit)
     found = per_kwh(path, header, f"{sign * value / factor!r}{behind}", "money")
     assert found == (pytest.approx(sign * value, rel=1e-12), currency)
+
+
+BRACKETED = {
+    unit: words
+    for unit in [*CARBON, *MONEY]
+    if (words := re.findall(r"/ ?\w+|(?:per|pro) \w+|[^\s/]+", unit)) and len(words) > 1 and "_" not in unit
+}
+
+
+@given(unit=st.sampled_from([*BRACKETED]), at=st.integers(0, 9), value=values, before=st.booleans())
+def test_brackets_around_a_part_of_a_unit_change_nothing(
+    path: Path, unit: str, at: int, value: float, before: bool
+) -> None:
+    words, quantity = list(BRACKETED[unit]), "carbon" if unit in CARBON else "money"
+    at %= len(words)
+    words[at] = f"({words[at]})"
+    header = f"{'day ahead ' * before}{' '.join(words)}"
+    whole = per_kwh(path, unit, f"{value!r}", quantity)
+    assert per_kwh(path, header, f"{value!r}", quantity) == whole
+
+
+@pytest.mark.parametrize("header", ["stone CO2 (per kWh)", "(stone) CO2 per kWh", "CO2 (per stone)"])
+def test_unknown_units_with_brackets_are_refused_by_name(path: Path, header: str) -> None:
+    with pytest.raises(ValueError, match=r"the unit '.*(stone|per).*' is not known"):
+        per_kwh(path, header, "5", "carbon")
 
 
 @given(unit=st.sampled_from([*POWER]), form=forms, value=values)

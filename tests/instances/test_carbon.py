@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import warnings
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 
 from wattsched.instances.errors import NoticeWarning
@@ -78,8 +81,21 @@ def test_where_a_time_or_the_file_alone_has_a_zone_it_is_told(tmp_path: Path) ->
         ("time,g\n2022-01-01 00:00,5\n2022-01-01 01:00Z,6\n", None, "line 3, column 'time': times with and"),
         ("time,g\n2022-01-01 00:00,5\n2022-01-01 00:00,6\n", None, "line 3: the times do not ascend"),
         (
-            "time,g\n2022-01-01 02:00,5\n2022-01-01 01:00,6\n2022-01-01 00:00,6\n",
+            "time,g\n2022-01-01 00:00,5\n2022-01-01 02:00,6\n2022-01-01 01:00,6\n",
             *(None, "01:00 comes after 2022-01-01 02:00 (sort them; all in UTC;"),
+        ),
+        (
+            "time,g\n2022-01-01 02:00,5\n2022-01-01 00:00,6\n2022-01-01 01:00,6\n",
+            *(None, "line 3: the times do not ascend, 2022-01-01 00:00 comes after 2022-01-01 01:00"),
+        ),
+        ("time,g\n2022-01-01 00:00,5\n2022-01-01 00:00,5\n", None, "line 3: the times do not ascend"),
+        *(
+            (f"time,Zone name,g\n{rows}", "g", "(rows are of 'DE' and of 'FR' by column 'Zone name'; keep")
+            for rows in (
+                "2022-01-01 00:00,DE,5\n2022-01-01 00:00,FR,6\n",
+                "2022-01-01 00:00,DE,5\n2022-01-01 01:00,DE,5\n2022-01-01 00:00,FR,5\n",
+                "2022-01-01 01:00,FR,5\n2022-01-01 00:00,FR,5\n2022-01-01 01:00,DE,5\n",
+            )
         ),
         ("time,g\n2022-01-01 00:00,-5\n", None, "line 2, column 'g': must be at least 0"),
         ("time,g\nyesterday,5\n", None, "'yesterday' is neither"),
@@ -101,6 +117,49 @@ def test_faults(tmp_path: Path, text: str, column: str | None, words: str) -> No
     with pytest.raises(ValueError, match=r"carbon\.csv") as error:
         read_carbon(written(tmp_path, text), column)
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "write"),
+    [
+        ("time", "{:%Y-%m-%dT%H:%M%z}"),
+        ("time (Europe/Berlin)", "{:%Y-%m-%d %H:%M}"),
+        ("time", "{:%s}"),
+        ("time", "{:%s}000"),
+    ],
+)
+def test_rows_that_are_backwards_or_come_again_are_read_as_those_in_order(
+    tmp_path: Path, column: str, write: str
+) -> None:
+    """Also in the night in which clocks go back."""
+    zone = ZoneInfo("Europe/Berlin")
+    begin_s = datetime(2026, 10, 24, 20, tzinfo=UTC).timestamp()
+    moments = [datetime.fromtimestamp(begin_s + 1800 * n, zone) for n in range(20)]
+    rows = [
+        f"{write.replace('%s', str(int(moment.timestamp()))).format(moment)},{n % 7}"
+        for n, moment in enumerate(moments)
+    ]
+    expected = np.arange(20) % 7
+    zoned = column != "time"
+    again = [row for row in rows if not (zoned and " 02:" in row)]
+    for some, told in (
+        (rows, None),
+        (rows[::-1], "read from its end, as the newest rows come first"),
+        *(
+            []
+            if zoned
+            else [([row for row in rows for _ in range(2)], "not used: 20 rows that are the same")]
+        ),
+        ([*rows, *again[-5:]], "not used: 5 rows that are the same as earlier ones"),
+        ([*rows, *again[-5:]][::-1], "not used: 5 rows that are the same as earlier ones"),
+    ):
+        file = written(tmp_path, "\n".join([f"{column},g_per_kwh", *some, ""]))
+        with pytest.warns(NoticeWarning, match=told) if told else nullcontext():
+            found = read_carbon(file)
+        np.testing.assert_array_equal(found.per_kwh, expected)
+        np.testing.assert_array_equal(found.begin_s, begin_s + 1800 * np.arange(20))
+    with pytest.raises(ValueError, match="the times do not ascend"):
+        read_carbon(written(tmp_path, "\n".join([f"{column},g_per_kwh", *rows, f"{rows[-1]}5", ""])))
 
 
 def test_missing_hours_are_named(tmp_path: Path) -> None:

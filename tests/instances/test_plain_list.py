@@ -321,6 +321,41 @@ def test_a_gpu_type_that_the_cluster_lacks_is_refused() -> None:
             make(homogeneous_cluster(1, 8, "A100"), jobs)
 
 
+DATES = ("2026-11-03 08:30", "2026-11-04 08:30")
+HOURS = r"column 'duration' is read as seconds, at most {} of 'b'; write hours as 1:30:00 and days as 1-06"
+DAYS = r"column 'arrival' is read as seconds, as 46319.354166 of 'a'; .* write 2026-10-24 08:30:00"
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "durations", "told"),
+    [
+        (("46319.354166", "46320"), ("3600", "60"), DAYS),
+        (("46319.354166", "46320.5"), ("1:30:00", "0:00:10"), DAYS),
+        (DATES, ("0.104166667", "1.25"), HOURS.format("1.25")),
+        (DATES, ("1.5", "24"), HOURS.format("24")),
+        (("0", "600"), ("1", "0.5"), HOURS.replace("'b'", "'a'").format("1")),
+        (("46319.354166", "1000000"), ("3600", "60"), None),
+        (("40000", "50000"), ("3600", "60"), None),
+        (("100.5", "46319.3"), ("3600", "60"), None),
+        (DATES, ("0.5", "3600"), None),
+        (DATES, ("0:10:00", "5"), None),
+    ],
+)
+def test_days_and_hours_that_are_read_as_seconds_are_pointed_at(
+    path: Path, arrivals: tuple[str, str], durations: tuple[str, str], told: str | None
+) -> None:
+    rows = [
+        {**ROW, "job": name, "arrival": arrival, "duration": duration}
+        for name, arrival, duration in zip("ab", arrivals, durations, strict=True)
+    ]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_plain(written(path, rows))
+    doubtful = [str(one.message) for one in caught if "is read as seconds" in str(one.message)]
+    assert len(doubtful) == (told is not None)
+    assert told is None or re.search(f"list.csv: doubtful: {told}", doubtful[0])
+
+
 def test_a_list_that_may_be_cut_is_pointed_at(path: Path) -> None:
     told = "doubtful: the last line does not end; the file may be cut"
     path.write_text("job,arrival,duration,gpus\na,0,60,8\nb,0,60,1", encoding="utf-8")  # of 16

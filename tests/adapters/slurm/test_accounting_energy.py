@@ -102,6 +102,26 @@ def test_energy_beyond_the_boards_and_nodes_that_no_file_has_are_pointed_at() ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "on", "kind", "lacks"),
+    [
+        ("gpu=4", "a1,zz9", None, "'zz9' of 1 job"),
+        ("gpu=12", "a1,zz[8-9]", None, "'zz8' of 1 job, 'zz9' of 1 job"),
+        ("gpu:A100=4", "a1,zz9", "A100", "'zz9' of 1 job"),
+        ("gpu=4", "a1,a2", "A100", None),
+    ],
+)
+def test_a_job_on_known_nodes_and_others_is_pointed_at(
+    gpus: str, on: str, kind: str | None, lacks: str | None
+) -> None:
+    head = "JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergyRaw|NodeList"
+    found = recorded(Said([f"{head}\n1|COMPLETED|100|10000|3600|gres/{gpus}||{on}\n"], [NODES]))
+    assert found.jobs[0].gpu_type == kind
+    doubtful = [one.what for one in found.table() if one.treatment == "doubtful"]
+    assert doubtful == ([f"on nodes that no file tells, and the cluster lacks: {lacks}"] if lacks else [])
+    assert ("GPU type not clear: left empty" in [one.what for one in found.table()]) == (kind is None)
+
+
 SUMS = [
     (30, ["1.batch|100|3600|15|a1", "1.0|101|3599|15|a1"], 15, "of the batch script and what it starts"),
     (15, ["1.batch|100|3600|7|a1", "1.extern|100|3600|15|a1", "1.0|101|3599|8|a1"], 15, "of the extern step"),

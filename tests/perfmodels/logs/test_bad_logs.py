@@ -53,6 +53,14 @@ BAD = {
     "no duration": (zeus([("a", 0.0, [2.0])]), "column 'elapsed_time': 0.0 must be above 0"),
     "no limit": ('{"measurements": [{"power_limit": "x"}]}', r"measurements\[0\]: is no object with"),
     "no log": ("hello\n", r"17.log is no log of GPUs that is known \(Zeus \(CSV of windows\); Zeus \(JSON"),
+    "semicolons": (
+        smi(R).replace(".", ",").replace(", ", ";").replace("power,draw", "power.draw"),
+        r"17.log separates cells by ';' and not by ',' as nvidia-smi does; write commas, and points in",
+    ),
+    "AMD": (
+        "timestamp,gpu,socket_power,gfx_activity\n1792828800,0,550,99\n",
+        r"17.log is a log of AMD's, .*: gpu index, socket_power power.draw \[W\], gfx_activity utilization",
+    ),
     "empty": ("", "17.log is no log of GPUs"),
     "binary": ("\0\1", "17.log: is a binary file"),
 }

@@ -57,6 +57,50 @@ def test_a_hole_in_a_log_counts_no_longer_than_four_of_its_gaps(tmp_path):
     assert found.runs[0].read == 100
 
 
+@settings(max_examples=examples(15))
+@given(
+    apart_s=st.lists(st.integers(1, 3), max_size=5),
+    period_s=st.integers(20, 90),
+    bursts=st.integers(20, 40),
+    hole=st.integers(5, 15),
+    change=st.integers(5, 15),
+    form=st.sampled_from(list(TIMED.values())),
+)
+def test_bursts_of_samples_count_all_their_time_but_not_holes(
+    tmp_path_factory, apart_s, period_s, bursts, hole, change, form
+):
+    within_s = [0, *np.cumsum(apart_s).tolist()]
+    moments = [n * period_s + s + 36_000 * (n > hole) for n in range(bursts) for s in within_s]
+    reads = [
+        Read("17", 0, BEGIN_S + s, 300.0 - 100.0 * (n < change * len(within_s)), 97, 1410, 400.0)
+        for n, s in enumerate(moments)
+    ]
+    _, found = logged(
+        tmp_path_factory.mktemp("log"), form(reads), "job,batch_size,step_time_s\n17,8,1\n17,9,1\n"
+    )
+    # The gap of the hole counts four times; the last burst has no step behind it but that of its samples.
+    lasts_s = (bursts + 2) * period_s + within_s[-1] + (apart_s[-1] if apart_s else period_s) - within_s[-1]
+    assert found.runs[0].gpu_s == pytest.approx(0.9 * lasts_s, abs=4 * max(within_s[-1], 1) + 1)
+
+
+def test_two_replicas_count_as_one(tmp_path):
+    def reads(offsets_s):
+        return [
+            Read("17", 0, BEGIN_S + 30 * n + s, 550.0 - 200 * (n > 50), 97, 1410, 700.0)
+            for n in range(120)
+            for s in offsets_s
+        ]
+
+    runs = [
+        logged(tmp_path, prometheus(reads(offsets)), "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")[1].runs[
+            0
+        ]
+        for offsets in ((0,), (0, 1.2))
+    ]
+    assert runs[1].power_w == pytest.approx(runs[0].power_w, rel=2e-3)
+    assert runs[1].gpu_s == pytest.approx(runs[0].gpu_s, abs=30)
+
+
 def test_times_tell_the_runs_of_one_log_apart(tmp_path):
     small, large = Job("x", 2, 200.0), Job("x", 2, 300.0, begin_s=BEGIN_S + 90)
     text = smi([*readings(small), *readings(large)])

@@ -1,13 +1,16 @@
 """Doubts about logs, and what is assumed or left out, are told."""
 
 import re
+import warnings
 
+import numpy as np
 import pytest
 
 from tests.perfmodels.logs.logged_files import ROWS, at_once, logged, repeated, table, written
 from tests.perfmodels.logs.writers import (
     BEGIN_S,
     Job,
+    Read,
     dmon,
     exporter,
     readings,
@@ -105,6 +108,50 @@ def test_logs_of_several_nodes_or_without_names_of_gpus_are_pointed_at(tmp_path)
         NoticeWarning, match="17.csv: assumed: all samples are of one GPU, as the log has neither"
     ):
         read_logged([log], rows)
+
+
+TAKE_TURNS = "take turns, as in "
+
+
+def _told(folder, reads, write=smi):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_log(written(folder, write(reads), "17.csv"))
+    return [str(one.message) for one in caught if TAKE_TURNS in str(one.message)]
+
+
+@pytest.mark.parametrize("lag_ms", [20, 500, 900])
+@pytest.mark.parametrize("watts", [(400, 60), (300, 240), (400, 60, 60), (90, 300, 90, 90)])
+@pytest.mark.parametrize("period_s", [1, 5, 60])
+def test_nodes_that_write_one_log_are_pointed_at(tmp_path, lag_ms, watts, period_s):
+    noise = np.random.default_rng(1)
+    reads = [
+        Read("17", gpu, BEGIN_S + period_s * (n + lag_ms / 1000 * k / len(watts)), w, 97, 1410, 400.0)
+        for n in range(60)
+        for k, mean_w in enumerate(watts)
+        for gpu in range(2)
+        for w in [mean_w * noise.normal(1.0, 0.01)]
+    ]
+    assert len(_told(tmp_path, reads)) == 1
+    # Of GPUs that are named by their UUIDs each is one, whatever it draws.
+    assert not _told(tmp_path, reads, lambda some: smi(some, uuids=True))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_draws_of_one_gpu_take_no_turns(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    for watts in (
+        rng.uniform(60, 400, 300),
+        np.where(rng.random(300) < 0.5, 60.0, 400.0),
+        np.repeat(np.where(rng.random(150) < 0.5, 60.0, 400.0), 2),
+        300 * rng.normal(1.0, 0.05, 300),
+        np.repeat(rng.uniform(60, 400, 30), 10),
+        230 + 170 * np.sin(np.arange(300) * 2 * np.pi / 7.3),
+    ):
+        for burst in (1, 2):
+            at_s = [60 * (n // burst) + n % burst for n in range(300)]
+            reads = [Read("17", 0, BEGIN_S + s, w, 97, 1410, 400.0) for s, w in zip(at_s, watts, strict=True)]
+            assert not _told(tmp_path, reads)
 
 
 def test_a_log_that_may_be_cut_is_pointed_at(tmp_path):

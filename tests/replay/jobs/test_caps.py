@@ -221,6 +221,17 @@ def test_a_limit_of_a_signal_that_cannot_be_held_is_named_by_it() -> None:
         run(trace, Caps.of(trace, None, {None: limit}), "fifo")
 
 
+@pytest.mark.parametrize("by_signal", [True, False])
+def test_a_job_that_waits_for_ever_names_the_signal_whose_limit_does_not_end(by_signal: bool) -> None:
+    trace = trace_by_hand(cluster_of(8), (0.0, 1000.0, 8, linear(8)), (1.0, 1000.0, 8, linear(8)))
+    high_w, low_w = (site(trace, room_w).limits[0].values[0] for room_w in (1000.0, 0.0))
+    caps = Caps.of(trace, None, {None: Steps(np.array([0.0, 50.0]), np.array([high_w, low_w]))})
+    caps = caps if by_signal else replace(caps, told_as=caps.names)
+    told = f"{'signal: ' * by_signal}power_w: policy 'fifo' leaves job '.' waiting for ever"
+    with pytest.raises(CapError, match=f"^{told}"):
+        run(trace, caps, "fifo")
+
+
 def test_a_cap_is_used_well_by_those_who_choose_configurations() -> None:
     """Under a cap at which fifo must wait, sizing ends no later on average."""
     trace = trace_of_durations(homogeneous_cluster(2, 8, "A100"), poisson_jobs(20, 3, gap_s=60.0), seed=3)
