@@ -19,6 +19,7 @@ from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.explanation import LINEAR, Alternative, Cost, Explanation
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import LARGEST_WEIGHT
+from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import echo, meant
 from wattsched.report.explanation import sentence_of
 from wattsched.results.documents import answer_of, read_document
@@ -69,6 +70,7 @@ def explain(
     TypeError
         For arguments of another type.
     """
+    require_types(explain, {"durations": durations})
     low, high = durations or (1.0, 1.0)
     require_range(0 < low <= high, "durations", "two positive factors, the shorter one first", durations)
     timer = Timer(seconds_of("time_limit", TIME_S if time_limit is None else time_limit))

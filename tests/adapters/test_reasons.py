@@ -43,16 +43,16 @@ def test_what_is_written_is_news_and_never_too_much(
         assert not without or len(due) == most
 
 
-def test_of_5000_jobs_each_has_its_turn_though_all_reasons_change() -> None:
+def test_of_1000_jobs_each_has_its_turn_though_all_reasons_change() -> None:
     written, seen, counts = ReasonsWritten(20, 1.0), set[object](), list[int]()
-    for number in range(300):
-        why = {job: Reason(f"{number}", "power" if number % 2 else "room") for job in range(5_000)}
+    for number in range(60):
+        why = {job: Reason(f"{number}", "power" if number % 2 else "room") for job in range(1_000)}
         due = written.due(waiting(why), 30.0 * number)
         for job in due:
             written.note(job, why[job.name], 30.0 * number)
         seen |= {job.key for job in due}
         counts.append(len(due))
-    assert (len(seen), max(counts)) == (5_000, 20)
+    assert (len(seen), max(counts)) == (1_000, 20)
 
 
 @given(st.text(max_size=600), st.text(max_size=300))

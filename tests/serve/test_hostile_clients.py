@@ -178,7 +178,7 @@ def test_a_stream_that_nobody_reads_is_dropped(
             until = time.monotonic() + 20.0
             while b"wattsched_streams 1.0" in ask("GET", "/metrics")[1]:
                 assert time.monotonic() < until
-                assert ask("POST", SOLVE, {"deadline_s": 0.5})[0] == 200
+                assert ask("POST", SOLVE, {"deadline_s": 0.5})[0] in (200, 503)  # 503: not in time
 
 
 LIMITED = """
