@@ -87,7 +87,8 @@ def answer(run: Run, command: list[str], **given: object) -> tuple[int, object]:
 
 def _steady(value: object) -> object:
     if isinstance(value, dict):
-        return {k: _steady(v) for k, v in value.items() if not any(w in k for w in ("_s", "decision", "key", "trajectory"))}
+        passing = ("_s", "decision", "key", "trajectory")
+        return {k: _steady(v) for k, v in value.items() if not any(w in k for w in passing)}
     return [_steady(one) for one in value] if isinstance(value, list) else value
 
 
