@@ -94,7 +94,8 @@ def _check(
         best = k_best_of(document, source)
         with progress(f"checking {source}"), refusing(source):
             verdict = verdict_on_k_best(instance, best, require_gap)
-        return verdict, [f"{len(best.decided)} decisions, each the best that differs from those before"]
+        differ = "each as good as its gap says of those that differ from the ones before"
+        return verdict, [f"{len(best.decided)} decisions, {differ}"]
     answer = answer_of(document, instance.problem, source)
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # as it was read, so that the checker does not read it again
@@ -215,6 +216,9 @@ def _proof_lines(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: 
     elif bound is None and verdict.report is not None and "termination" in document:  # no bare decision
         yield "no bound is stated: nothing says how good the decision is"
     if bound is None or not verdict.claimed:
+        return
+    if any(stage.claimed for stage in verdict.stages):
+        yield "what an objective before could be at best is the solver's word"
         return
     if not document.get("claimed"):
         yield "'optimal' is the solver's word: the result does not say which gap was asked for"

@@ -143,8 +143,8 @@ def print_comparison(
         line(out, (f"counted once: {file} holds the same instance as {name}", "dim"))
     skipped = defaultdict[tuple[str, str], list[str]](list)
     for run in comparison.runs:
-        if run.status == "skipped":
-            skipped[run.pair, run.detail].append(run.instance)
+        if run.status == "skipped" and run.instance not in (known := skipped[run.pair, run.detail]):
+            known.append(run.instance)  # once, whatever the number of seeds
     print_skipped(out, skipped)
     _print_summaries(out, comparison)
     _print_verdict(out, comparison)

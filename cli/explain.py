@@ -26,7 +26,7 @@ from wattsched.cli.parameters import Number
 @click.argument("instance_file", metavar="ROUND")
 @click.argument("result_file", metavar="RESULT")
 @click.argument("job")
-@click.option("--time-limit", type=Number(above=0.0), default=10.0, metavar="S", help="Seconds to look.")
+@click.option("--time-limit", type=Number(above=0.0), default=5.0, metavar="S", help="Seconds to look.")
 @click.option(
     "--durations",
     nargs=2,

@@ -99,10 +99,8 @@ _LEAVING_S, _WRITING = 0.05, 0.5
 @click.option(
     "--differ",
     type=Whole(1),
-    default=1,
-    show_default=True,
     metavar="JOBS",
-    help="Of the K best: jobs, at least, that do something else than in each one before.",
+    help="Of the K best: jobs, at least, that do something else than in each one before (default: 1).",
 )
 @click.option("--warm", metavar="RESULT", help="Result or decision file to start from.")
 @prove_option
@@ -136,7 +134,7 @@ def command(
     limits: Limits,
     points: int | None,
     best: int | None,
-    differ: int,
+    differ: int | None,
     dask: str | None,
     output: str | None,
     marginal: bool,
@@ -157,6 +155,13 @@ def command(
     requested["objective"] = _named(requested["objective"])
     if points is not None or best is not None:
         _require_one_kind(requested["objective"], points, best, warm, dask, report)
+        _require_json(output, "--frontier" if best is None else "--best")
+    if requested["tolerance"] is not None and (points is not None or best is not None):
+        raise BadInput("--tolerance: cannot be combined with --frontier or --best")
+    if requested["tolerance"] is not None and not isinstance(requested["objective"], list):
+        raise BadInput("--tolerance: is of several objectives, --objective X,Y")
+    if differ is not None and best is None:
+        raise BadInput("--differ: is of the K best decisions, --best K")
     started_s = time.monotonic() - click.get_current_context().find_root().obj  # what starting took
     with named_input(file) as path:  # how long others take to send theirs is not our time
         timer = Timer(min(limits.time_limit, UNLIMITED_S))
@@ -171,7 +176,7 @@ def command(
     with sourced(shown(file)), spread(dask) as executor:
         answer: Any
         if best is not None:
-            answer = _find_best(instance, best, differ, timer, **requested)
+            answer = _find_best(instance, best, differ or 1, timer, **requested)
         elif points is not None:
             answer = _trace(instance, points, timer, **requested)
         else:
@@ -223,6 +228,12 @@ def _require_one_kind(
         raise BadInput("--best: takes one --objective")
     if points is not None and objective is not None and (isinstance(objective, str) or len(objective) != 2):
         raise BadInput("--frontier: takes two objectives, --objective X,Y")
+
+
+def _require_json(output: str | None, option: str) -> None:
+    """Refuse a file that cannot hold several results."""
+    if output is not None and output.lower().endswith(".parquet"):
+        raise BadInput(f"{option}: several results are written as .json or .json.gz, not as .parquet")
 
 
 def _read(path: str | Path, timer: Timer, aside_s: float) -> Any:

@@ -20,8 +20,12 @@ FIRST = "mean-completion"
 
 
 def require_forecast(instance: Any, objectives: Sequence[str]) -> None:
-    """Refuse an objective that the instance has no forecast of; a ValueError names the forecast."""
+    """Refuse an objective that the instance has no forecast of, or limits itself; a ValueError names it."""
     first, against = objectives
+    for name in getattr(instance.budgets, "objectives", {}):
+        if name in objectives:
+            what = f"the instance limits '{name}' itself, in budgets.objectives"
+            raise ValueError(f"frontier: {what}; leave that limit out, as a frontier sets its own")
     for forecast in filter(None, map(FORECASTS.get, objectives)):
         if getattr(instance, forecast, None) is None:
             what = "completion" if first == FIRST else first

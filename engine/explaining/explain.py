@@ -137,6 +137,7 @@ def _decided(instance: Any, answer: Any, job: str) -> tuple[DecidedRound, Report
     if isinstance(answer, Result):
         ended = answer.termination.reason
         require_range(answer.decision is not None, "answer", "a result with a decision", ended)
+        require_range(not answer.limits, "answer", "one of a single objective", "one of objectives in order")
         round = with_objective(problem, round, problem.objective(answer.objective_name))
         bound = None if answer.certificate is None else answer.certificate.bound
         answer = answer.decision

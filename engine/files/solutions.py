@@ -145,6 +145,8 @@ def export_solution(
     known = result if isinstance(result, Result) else read_result(result)
     sound, problem = sound_instance(instance)
     require("result", known.decision, (problem.decision,), f"one with a decision of {problem.name}")
+    if known.digest and known.digest != digest_of(sound):
+        raise ValueError("result: it is of another instance, or the instance was changed since")
     try:
         model = model_of(sound, formulation=formulation, objective=objective)
     except InfeasibleError as error:

@@ -231,7 +231,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         limits=limits_of,
         limited=lambda instance, limits: with_objectives(instance, limits, senses),
         unlike=lambda instance, decisions, differ: instance.model_copy(
-            update={"unlike": decisions, "differ": differ}
+            update={"unlike": [*instance.unlike, *decisions], "differ": differ}
         ),
         sharded_prover=late("verification.sizing.shards:ShardedProver"),
         faults=faults_of,

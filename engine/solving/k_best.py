@@ -95,7 +95,10 @@ def _unlike(problem: Any, instance: Any, decisions: list[Any], differ: int) -> A
     """Return the instance of the decisions that differ from some; a ValueError where there is no such."""
     if problem.unlike is None:
         raise ValueError(f"the k best decisions are found of problem 'sizing', not of '{problem.name}'")
-    return problem.unlike(instance, decisions, differ) if decisions else instance
+    if (own := getattr(instance, "unlike", None)) and instance.differ != differ:
+        told = f"the instance, which has decisions of its own in 'unlike', says {instance.differ}"
+        raise ValueError(f"differ: {differ} is asked for, {told}")
+    return problem.unlike(instance, decisions, differ) if decisions or own else instance
 
 
 def is_k_best(document: Any) -> bool:

@@ -133,8 +133,8 @@ def pareto(
     Parameters
     ----------
     instance : model of an instance, str or Path
-        With the forecasts that the objectives need. Its budgets hold besides; limits on the two objectives
-        are replaced.
+        With the forecasts that the objectives need. Its budgets hold besides; those of `shifting` on the two
+        objectives are replaced.
     points : int
         Number of points, at least 2. Dominated ones are left out, and so are there fewer where solutions
         coincide.
@@ -154,7 +154,7 @@ def pareto(
     ------
     ValueError
         For unknown objectives, if there are less than 2 points, or the instance has no forecast of an
-        objective.
+        objective or limits one of them in `budgets.objectives`.
     """
     given = {"points": points, "tradeoff": tradeoff, "objectives": objectives, "time_limit": time_limit}
     require_types(pareto, {**given, "solve": solve})

@@ -126,6 +126,9 @@ def describe(known: RoundJobs, short: ShortRow) -> str:
         # Not `short_by`, which is lacking if other limits are raised, too: this is what no decision beats.
         most = short.available if short.alone else max(0.0, needed - short.at_least)
         return f"{lacking}: no decision has more than {most:,.6g}{together}"
+    if kind == "objective":
+        limit = known.instance.budgets.objectives[place]
+        return f"the limit of {limit:,.6g} on {place}, in budgets.objectives, cannot be kept{together}"
     if kind in UNITS:
         return _budget(known, row, needed, short_by) + together
     if kind == "share":

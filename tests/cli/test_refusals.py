@@ -78,6 +78,11 @@ solve demo.json --formulation intervals --solver greedy | cannot place intervals
 solve demo.json --report report.txt | must end in .html
 solve demo.json --report none/report.html | does not exist
 solve demo.json --frontier 3 --report report.html | --report: cannot be combined with --frontier
+solve demo.json --frontier 3 --objective energy,goodput -o f.parquet | are written as .json or .json.gz
+solve demo.json --frontier 3 --objective energy,goodput --tolerance 0.1 | --tolerance: cannot be combined
+solve demo.json --best 2 -o best.parquet | are written as .json or .json.gz
+solve demo.json --tolerance 0.1 | --tolerance: is of several objectives
+solve demo.json --differ 2 | --differ: is of the K best decisions
 solve '' | the file name is empty
 check '' '' | the file name is empty
 check - - | only one of INSTANCE and RESULT can be standard input

@@ -106,3 +106,18 @@ def test_no_decision_is_better_in_both_objectives_than_a_point(instance: Instanc
     for point in points:
         less = [[value + 1e-4 * max(1.0, abs(value)) for value in values] for values in known]
         assert not any(all(a < b for a, b in zip(values, point, strict=True)) for values in less)
+
+
+def test_what_a_round_forbids_itself_holds_for_all_that_is_found() -> None:
+    instance = wattsched.generate("uniform", jobs=6, gpus=8, seed=3)
+    first, second, third = wattsched.k_best(instance, 3).decided
+    without = instance.model_copy(update={"unlike": [first.decision]})
+    found = wattsched.k_best(without, 2)
+    assert [one.objective for one in found.decided] == pytest.approx([second.objective, third.objective])
+    assert verdict_on_k_best(without, found).faults == []
+    assert verdict_on_k_best(without, wattsched.k_best(instance, 2)).faults
+    with pytest.raises(ValueError, match="'unlike', says 1"):
+        wattsched.k_best(without, 2, differ=2)
+    limited = {"budgets": instance.budgets.model_copy(update={"objectives": {"energy": 1e9}})}
+    with pytest.raises(ValueError, match="limits 'energy' itself"):
+        wattsched.pareto(instance.model_copy(update=limited), 2, objectives=["energy", "goodput"])
