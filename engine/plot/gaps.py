@@ -25,6 +25,8 @@ Measures = Mapping[str, Mapping[str, float]]
 LOGGED = re.compile(r"\s*([\d.]+) s  .*, gap ([\d.e+-]+)$")
 """A line that tells of a better decision: seconds and gap."""
 SHARE = "instances, %"
+MOST_BANDS = 6
+"""Solvers up to which bands are drawn; of more, which cover each other, only the medians are."""
 
 
 def gap_over_time(
@@ -93,19 +95,19 @@ def _draw_bands(comparison: Comparison, axes: Axes) -> Axes:
     ]
     most = _gap_axis(axes, "y", [_shown(gap) for gap in np.concatenate(known).tolist()])
     for number, (pair, band) in enumerate(bands.items()):
-        look, time_s = Look.of(number), np.append(band.time_s, last_s)
+        look, there = Look.of(number), np.isfinite(band.median)
         low, median, high = (
-            np.array([_shown(gap) for gap in np.append(gaps, gaps[-1])])
-            for gaps in (band.low, band.median, band.high)
+            np.array([_shown(gap) for gap in gaps]) for gaps in (band.low, band.median, band.high)
         )
-        known = np.isfinite(np.append(band.median, band.median[-1]))
-        axes.step(time_s, np.where(known, median, np.nan), where="post", label=pair, **look._asdict())
-        within: dict[str, Any] = {"step": "post", "color": look.color, "alpha": 0.15, "linewidth": 0}
-        axes.fill_between(time_s, low, np.minimum(high, most), where=known, **within)
+        axes.step(band.time_s, np.where(there, median, np.nan), where="post", label=pair, **look._asdict())
+        if len(bands) <= MOST_BANDS:
+            within: dict[str, Any] = {"step": "post", "color": look.color, "alpha": 0.15, "linewidth": 0}
+            axes.fill_between(band.time_s, low, np.minimum(high, most), where=there, **within)
     logarithmic(axes)
     axes.set_xlim(first_s, last_s)
     runs = count(max(band.runs for band in bands.values()), "run")
-    return finished(axes, "time to build and solve, seconds", "gap", f"median and 10 to 90 % of {runs}")
+    drawn = "median and 10 to 90 %" if len(bands) <= MOST_BANDS else "median"
+    return finished(axes, "time to build and solve, seconds", "gap", f"{drawn} of {runs}")
 
 
 def performance_profile(
@@ -151,7 +153,7 @@ def performance_profile(
         _draw_shares(axes, name, i, within, instances, 1.0, most)
     logarithmic(axes)
     axes.set(xlim=(1.0, most), ylim=(0, 103))
-    return finished(axes, f"{what}, as a multiple of the best", SHARE, count(instances, "instance"), note)
+    return finished(axes, f"{what}, as a multiple of the best", SHARE, note)
 
 
 def gap_profile(
@@ -197,7 +199,7 @@ def gap_profile(
         _draw_shares(axes, name, i, within, instances, 0.0, most)
     axes.set(xlim=(0.0, most), ylim=(0, 103))
     more = f" ({MOST_GAP:g} stands for more)" if MOST_GAP in together else ""
-    return finished(axes, f"gap{more}", SHARE, count(instances, "instance"), note)
+    return finished(axes, f"gap{more}", SHARE, note)
 
 
 def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
@@ -236,16 +238,19 @@ def _shown(gap: float) -> float:
 def _measured(
     found: Any, measure: Callable[[list[Run]], Measures], time_limit_s: float | None, gap: float | None
 ) -> tuple[Measures, str]:
-    """Measures that are given, or by `measure` those of runs that were not skipped; note on their limits."""
+    """Measures that are given, or by `measure` those of runs that were not skipped; of what, in words."""
     for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
         require_range(value is None or value >= 0, name, "at least 0", value)
     if isinstance(found, Mapping):
-        return found, _note(time_limit_s, gap)
+        instances = len({name for by_instance in found.values() for name in by_instance})
+        return found, _note(count(instances, "instance"), time_limit_s, gap)
     runs = found.runs if isinstance(found, Comparison) else found
     tried = [run for run in runs if run.status != "skipped"]
     require_range(bool(tried), "found", "with a run at least that was not skipped", "none")
     limits = {run.time_limit_s for run in tried if run.time_limit_s is not None}
-    return measure(tried), _note(max(limits, default=None), max(run.gap_asked for run in tried))
+    of, seeds = count(len({run.instance for run in tried}), "instance"), len({run.seed for run in tried})
+    of += f", {seeds} seeds" if seeds > 1 else ""
+    return measure(tried), _note(of, max(limits, default=None), max(run.gap_asked for run in tried))
 
 
 def _instances(measures: Measures, holds: Callable[[float], bool], expected: str) -> int:
@@ -258,9 +263,9 @@ def _instances(measures: Measures, holds: Callable[[float], bool], expected: str
     return len(instances)
 
 
-def _note(time_limit_s: float | None, gap: float | None) -> str:
+def _note(of: str, time_limit_s: float | None, gap: float | None) -> str:
     limit = "" if time_limit_s is None else f"limit {time_limit_s:g} s"
-    return ", ".join(part for part in (limit, "" if gap is None else f"gap {gap:g}") if part)
+    return ", ".join(part for part in (of, limit, "" if gap is None else f"gap {gap:g}") if part)
 
 
 def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
