@@ -154,7 +154,8 @@ def compare(
     Raises
     ------
     ValueError
-        For unknown names, and where none is named; a `ClusterError` where an executor cannot go on.
+        For unknown names, where none is named, and for a folder with a `runs.csv` of somebody else; a
+        `ClusterError` where an executor cannot go on.
     TypeError
         For arguments of another type.
     wattsched.InputError
@@ -185,6 +186,8 @@ def compare(
     asked = [asked_of(*one) for one in plan]
     store = None if folder is None else Path(folder) / RUNS
     if store is not None:
+        if not store.exists() and (foreign := sorted(store.parent.glob("runs.*"))):
+            raise ValueError(f"folder: {foreign[0]} is of no comparison, and would be overwritten")
         store.mkdir(parents=True, exist_ok=True)
     stored = {} if store is None else {number: _stored(store, one) for number, one in enumerate(asked)}
     done = {number: run for number, run in stored.items() if run is not None}

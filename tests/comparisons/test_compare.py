@@ -412,3 +412,10 @@ def test_a_module_beside_a_formulation_is_a_part_of_it(files, tmp_path, monkeypa
         options = {"solvers": "greedy", "settings": Settings(time_limit_s=None), "folder": tmp_path / "out"}
         resumed.append(compare(files[0], formulations=f"{own}:made", **options).resumed)
     assert resumed == [0, 1, 0]
+
+
+def test_a_table_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("mine")
+    with pytest.raises(ValueError, match=r"runs\.csv is of no comparison"):
+        compare(generate("uniform", jobs=3), solvers="greedy", folder=tmp_path)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
