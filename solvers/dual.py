@@ -31,6 +31,8 @@ _FEW_ROWS = 20
 _LACK = 0.01
 _ITERATIONS = 300
 _STEP = 0.5
+# So often prices that are so many times as high are tried.
+_PROBED, _FAR = 20, 1e3
 
 
 def dual_prices(
@@ -160,9 +162,15 @@ def _cutting_planes(
         master.add(cut)
     # A bound above what the dearest point costs proves that there is none.
     dearest, ceiling = oracle.costs_at_most(), np.inf
-    for _ in range(_ITERATIONS):
+    for number in range(1, _ITERATIONS + 1):
         if best > enough or best > dearest + _lost(program, centre):
             break
+        if number % _PROBED == 0 and (far := oracle(_FAR * centre)).value > best:
+            # Prices rise without end where rows lack something, but by small steps.
+            cuts.append(far)
+            master.add(far)
+            best, centre = far.value, far.prices
+            continue
         proposal = master.solve(timer)
         if proposal is None or timer.over():
             break
