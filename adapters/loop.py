@@ -380,15 +380,17 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     def _write_reasons(self, load: Any, report: ReportT, until_s: float) -> None:
         """Say why jobs wait where they are looked up, as many as the policy allows, before a time."""
-        waiting, sent = {**report.waiting, **report.postponed}, self.actions and self.actions.write_reason
+        waiting = {**report.waiting, **report.postponed}
         jobs = [Waiting(*one, waiting[one[1]]) for one in self.listeners(load, waiting)]
 
         def more(names: set[str], timer: Timer) -> Mapping[str, tuple[str, ...]]:
-            if self._decision is None:
-                return {}
-            return additions(self._decision, names, self.limits_s(load), load.site.time_s, timer)
+            known, left_s = self._decision, self.limits_s(load)
+            return {} if known is None else additions(known, names, left_s, load.site.time_s, timer)
 
-        if failed := self.reasons.write(jobs, more, sent, until_s, self.stop):
+        def send(target: Any, text: str) -> bool:
+            return self.actions is None or bool(self.actions.write_reason(target, text))
+
+        if failed := self.reasons.write(jobs, more, send, until_s, self.stop):
             report.notes.append(f"when waiting jobs start is not known: {failed}")
         for job in jobs:
             if job.name in report.waiting:

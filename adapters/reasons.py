@@ -62,7 +62,7 @@ class ReasonsWritten:
         self,
         jobs: Sequence[Waiting],
         more: Callable[[set[str], Timer], Mapping[str, tuple[str, ...]]],
-        send: Callable[[Any, str], bool] | None,
+        send: Callable[[Any, str], bool],
         until_s: float,
         stop: Event,
     ) -> str:
@@ -74,8 +74,8 @@ class ReasonsWritten:
             Those that have waited longest come first.
         more : callable
             What follows the reasons of some jobs, by name, found within a timer's time.
-        send : callable, optional
-            Writes a reason to a target; False where no more can be written now. None writes nowhere.
+        send : callable
+            Writes a reason to a target; False where no more can be written now.
         stop : threading.Event
             Ends the writing.
 
@@ -94,7 +94,7 @@ class ReasonsWritten:
         end_s = max(until_s, begun_s + WRITING_S)
         for job in due:
             text = bounded(job.reason, *found.get(str(job.name), ()))
-            if stop.is_set() or time.monotonic() > end_s or not (send is None or send(job.target, text)):
+            if stop.is_set() or time.monotonic() > end_s or not send(job.target, text):
                 break
             self.note(job, text, begun_s)
         return failed
