@@ -1,4 +1,4 @@
-"""What trajectories of runs tell: primal integrals, and gaps over time with their spread over runs."""
+"""Trajectories of runs give primal integrals, and gaps over time with their spread over runs."""
 
 from __future__ import annotations
 

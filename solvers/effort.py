@@ -1,4 +1,4 @@
-"""What solvers spend: processor seconds, and nodes of branch and bound, wherever they run.
+"""Solvers spend processor seconds and nodes of branch and bound, which are counted wherever they run.
 
 Whoever wants to know calls solvers within `measured`. Trees and processes that a solver starts on the way add
 what they spend by `spend`.

@@ -45,7 +45,7 @@ _CHOICES: dict[str, Callable[[Any], str]] = {
     "power_limits_w": lambda own: f"a power limit of {number(own.power_limit_w)} W",
     "batch_sizes": lambda own: f"a batch size of {own.batch_size}",
 }
-"""What a job chooses where a list of its own is lifted."""
+"""Words for the choice of a job, by the name of its own list that is lifted."""
 
 MOST_NAMED, MOST_LETTERS, LONGEST = 3, 40, 600
 """Jobs that a sentence names, letters of each name, and letters of a sentence."""

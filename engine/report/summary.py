@@ -123,7 +123,7 @@ def verdict_of(result: Any, goal: Goal) -> Verdict:
         bound = f"no decision can have {'less' if least else 'more'} than {_bounds(result, goal)}"
     gap = proof_text(result.gap, result.proven_gap, result.claimed)
     if goal.near_zero and result.bound is not None and result.gap >= LEAST_TOLD_GAP:
-        gap += f" ({goal.amount(abs(result.objective - result.bound))})"
+        gap += f" ({goal.amount(result.absolute_gap)})"
     return Verdict(
         reason,
         goal.amount(result.objective),

@@ -343,7 +343,7 @@ def choices(options: Options, objective: str, *, keep_dominated: bool = False) -
     if len(empty):
         names = [options.of.jobs.names[j] for j in empty[:5].tolist()]
         raise ValueError(f"no option meets the deadline of: {', '.join(names)}")
-    if not (enough := good_enough(options)).all():
+    if options.instance.budgets.reached and not (enough := good_enough(options)).all():
         options = options.take(np.flatnonzero(enough))
         for j in np.flatnonzero(np.diff(options.start) == 0)[:1].tolist():
             limits = options.instance.budgets.reached.items()

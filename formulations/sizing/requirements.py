@@ -1,4 +1,4 @@
-"""What a decision must keep besides budgets: values of other objectives, and differences from decisions."""
+"""Requirements limit other objectives of a round, and tell its decision from others."""
 
 from __future__ import annotations
 

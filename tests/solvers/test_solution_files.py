@@ -139,13 +139,19 @@ def optimum(program):
     return highs.solve(program, Limits(gap=0.0)).x
 
 
+def solved(data):
+    """Draw a program that has a point, with an optimal one."""
+    program = data.draw(programs)
+    x = optimum(program)
+    assume(x is not None)
+    return program, x
+
+
 @forms
 @settings(max_examples=examples(25))
 @given(data=st.data())
 def test_points_are_read_back(form, data):
-    program = data.draw(programs)
-    x = optimum(program)
-    assume(x is not None)
+    program, x = solved(data)
     point, faults = read_solution(*written(form, program, x)).point(program, exported(program))
     assert not faults
     assert program.violation(point) <= 1e-9
@@ -157,9 +163,7 @@ def test_points_are_read_back(form, data):
 @settings(max_examples=examples(25))
 @given(data=st.data())
 def test_what_is_written_is_read_back(form, data):
-    program = data.draw(programs)
-    x = optimum(program)
-    assume(x is not None)
+    program, x = solved(data)
     table = exported(program)
     text = write_solution(form, table, x, program.objective(x))
     read = read_solution(text, [column.name for column in table.columns])

@@ -337,7 +337,7 @@ class ExplanationChecker:
             yield f"weight: less than {cost.weight:.9g} is enough, too"
 
     def _lead(self, decision: Decision, weight: float) -> float:
-        """How far a decision is, with another weight of the job, ahead of all in which it waits, relative.
+        """Return by what part a decision is, with another weight of the job, ahead of all in which it waits.
 
         The bound on these moves by as much as any of them does. -inf where nothing is known of them.
         """

@@ -1,4 +1,4 @@
-"""What a decision must keep besides budgets, by the checker's own reading.
+"""Requirements on a decision besides budgets are checked here, by the checker's own reading.
 
 Other objectives may be limited, and some jobs must do other than in given decisions (`Instance.unlike`). A
 limit on an objective in which the worst job counts rules options out; one on a sum is a row that options pay
@@ -35,7 +35,7 @@ WAITS, NOTHING = -1, -2
 """Numbers in place of what a job does: it waits, or a decision says nothing of it."""
 
 Doing = tuple[Any, ...]
-"""What a job does that runs: pool, GPU count, frequency, power limit, batch size and set."""
+"""Choice of a job that runs: pool, GPU count, frequency, power limit, batch size and set."""
 
 
 class Requirements:
