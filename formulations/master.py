@@ -148,10 +148,11 @@ class RestrictedMaster:
         costs = np.array(np.broadcast_to(cost, len(columns)), float) / self._unit
         self._highs.changeColsCost(len(columns), np.asarray(columns, np.int32), costs)
 
-    def change_upper(self, columns: Sequence[int] | IntArray, upper: FloatArray) -> None:
-        """Change the most that columns may be; the least is 0."""
+    def change_bounds(self, columns: Sequence[int] | IntArray, lower: ArrayLike, upper: FloatArray) -> None:
+        """Change the least and the most that columns may be."""
         n = len(columns)
-        self._highs.changeColsBounds(n, np.asarray(columns, np.int32), np.zeros(n), upper)
+        least = np.array(np.broadcast_to(lower, n), float)
+        self._highs.changeColsBounds(n, np.asarray(columns, np.int32), least, upper)
 
     def solve(self, timer: Timer | None = None) -> LpOptimum:
         """Solve the LP as it is now, from where the last solve ended.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -47,6 +47,8 @@ class Model(Generic[DecisionT]):
         Columns of one choice group, some inside and others outside, to the split of a certificate tree, and
         whether that has them the other way round; None for one that certificates cannot express. Columns of
         the group that are in neither are ruled out by the splits before.
+    groups : sequence of str, optional
+        Names of the choice groups, whose prices certificates may state then.
     counts : callable, optional
         What certificate trees count where they do not split groups. With neither there are no trees.
     prices : mapping of str to float, optional
@@ -79,6 +81,7 @@ class Model(Generic[DecisionT]):
     lagrangian: bool = False
     units: Mapping[str, float] = field(default_factory=dict)
     split: Callable[[IntArray, IntArray], tuple[dict[str, Any], bool] | None] | None = None
+    groups: Sequence[str] | None = None
     counts: Callable[[], Counts] | None = None
     prices: Mapping[str, float] | None = None
     start: FloatArray | None = None

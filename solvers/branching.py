@@ -20,6 +20,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers.lp import Status, has_point, loaded, run, scaled
+from wattsched.solvers.proof import AtMost, Choices, Split
 from wattsched.solvers.solution import Limits, certified
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -33,23 +34,6 @@ _GROUPS = 3
 _LEAST_GAIN = 1e-4
 
 
-@dataclass(frozen=True)
-class AtMost:
-    """A split: the count with the number `count` is at most `most` inside, and more outside."""
-
-    count: int
-    most: int
-
-
-@dataclass(frozen=True)
-class Choices:
-    """A split: what is left of a group inside, and outside."""
-
-    columns: IntArray
-    others: IntArray
-
-
-Split = Choices | AtMost
 Case = Any
 """A part of a program, in the form of its branching rule."""
 

@@ -15,6 +15,7 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
    first, largest difference of priced use first, leaves nodes whose prices are right. As long as that raises
    the bound, nothing else is done; then decisions are looked for, in the `core`, by `greedy` and in a kernel.
    Jobs that all save the same per use have no such job: of them the number that runs is decided first.
+6. Racks with limits of their own, and few rows between them, are decided as wholes instead (`decomposition`).
 
 Small programs are left to HiGHS.
 """
@@ -34,12 +35,15 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers import core, greedy, highs, thresholds
+from wattsched.solvers.blocks import Blocks
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.branching import halves
+from wattsched.solvers.decomposition import Decomposition
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.effort import spend
 from wattsched.solvers.kernels import Kernel, cheapest, improved, kernel, relaxed
 from wattsched.solvers.points import feasible
+from wattsched.solvers.proof import Tree
 from wattsched.solvers.rows import linked_choices, with_row
 from wattsched.solvers.solution import (
     Limit,
@@ -209,6 +213,7 @@ class _Search(Incumbent):
     def __init__(self, program: Program, limits: Limits, timer: Timer, target: float) -> None:
         super().__init__(program, limits, timer, target)
         self._program = program
+        self._proof: Tree | None = None
 
     def take_prices(self, prices: FloatArray, bound: float) -> None:
         """Take prices, the bound that they prove, and the reduced costs."""
@@ -225,7 +230,9 @@ class _Search(Incumbent):
             self._improve(self._cheapest(size), nodes=_FIRST_NODES, gap=_FIRST_GAP)
 
     def grow(self) -> None:
-        """Improve the best point by kernels until few columns are open."""
+        """Improve the best point by blocks, or else by kernels until few columns are open."""
+        if not self.done() and (blocks := Blocks.of(self._program)) is not None:
+            self._proof = Decomposition(blocks, self, self.prices).run()
         first_kernel_failed = self.x is None
         if not self.done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self.prices, self.timer))
@@ -235,6 +242,10 @@ class _Search(Incumbent):
             if self.done() or self._open_columns() <= _MOST_COLUMNS:
                 break
             self._improve(self._cheapest(size), nodes=_KERNEL_NODES)
+
+    def conclude(self) -> Solution:
+        """Solution as it stands, with the proof of a bound by blocks."""
+        return replace(super().conclude(), proof=self._proof)
 
     def finish(self) -> None:
         """Branch, and solve what is open."""

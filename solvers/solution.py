@@ -18,6 +18,7 @@ from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.program import Program
 from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING, VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of
+from wattsched.solvers.proof import Tree
 from wattsched.topology.arrays import FloatArray
 
 # Rounding of the last digit can ask an unbounded column for more than its cost; a slightly
@@ -144,6 +145,8 @@ class Solution:
         Position on its line for each chosen column, from solvers that place intervals.
     dual : Dual, optional
         Of a program by kind, for the next solver.
+    proof : Tree, optional
+        Of a bound by blocks, whose leaves have prices of groups (`decomposition`).
     at_root : bool
         Of an announcement: nothing was branched on yet.
     """
@@ -155,6 +158,7 @@ class Solution:
     prices: FloatArray | None = None
     starts: dict[int, int] = field(default_factory=dict)
     dual: Dual | None = None
+    proof: Tree | None = None
     at_root: bool = False
 
 

@@ -16,51 +16,14 @@ from wattsched.formulations.counts import Counts
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers.bottleneck import Bottleneck
-from wattsched.solvers.branching import Branching, ByChoices, ByCounts, Case, Choices, Split
+from wattsched.solvers.branching import Branching, ByChoices, ByCounts, Case
+from wattsched.solvers.proof import Choices, Node, Tree
 from wattsched.topology.arrays import FloatArray
 
 MOST_NODES = 2_000
 """Nodes of a tree, at most."""
 _NO_POINTS = 1.0
 """Value to prove of a program without costs: any bound above 0 says that it has no points."""
-
-
-@dataclass
-class Node:
-    """A node of a tree: a leaf, or a split.
-
-    Attributes
-    ----------
-    prices : float array, shape (n_rows,)
-        That prove its bound; of a node that was split they are its own, and prove less than its leaves.
-    of_splits : dict of int to float
-        Prices of the sides of splits that count, by the numbers of the nodes above that have them.
-    split : optional
-    inside, outside : int
-        Numbers of the children.
-    """
-
-    prices: FloatArray
-    of_splits: dict[int, float] = field(default_factory=dict)
-    split: Split | None = None
-    inside: int = -1
-    outside: int = -1
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A proof by cases.
-
-    Attributes
-    ----------
-    nodes : list of Node
-        The root first, children after their parents.
-    bound : float
-        What the leaves prove together.
-    """
-
-    nodes: list[Node]
-    bound: float
 
 
 @dataclass(order=True)

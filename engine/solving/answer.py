@@ -131,7 +131,8 @@ class Answer:
             chosen = better if better.cost < chosen.cost else chosen
         bound = _best_bound(chosen.cost, bounds)
         if self.priced is not None and math.isfinite(bound):
-            certificate = self.priced.proven_further(chosen.cost, bound) or certificate
+            found = self.solution.proof if self.priced.model is self.model else None
+            certificate = self.priced.proven_further(chosen.cost, bound, found) or certificate
         return self._stated(chosen, failed, bounds, certificate)
 
     def _keep(

@@ -16,8 +16,9 @@ from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.results.result import Certificate, Node
+from wattsched.solvers import proof as proofs
 from wattsched.solvers import tree
-from wattsched.solvers.branching import AtMost, Choices
+from wattsched.solvers.proof import AtMost, Choices, Tree
 from wattsched.solvers.solution import proven_bound, rounding
 from wattsched.solving.call import Call
 from wattsched.topology.arrays import FloatArray
@@ -110,7 +111,7 @@ class Priced:
             return cls(call, model, known)
         return cls.proven(call, model, model.prices)
 
-    def proven_further(self, cost: float, bound: float) -> Certificate | None:
+    def proven_further(self, cost: float, bound: float, found: Tree | None = None) -> Certificate | None:
         """Certificate with a tree that proves a claimed bound, or as much of it as the time for that allows.
 
         None where the prices alone prove it already, nothing more is to be proven, or the formulation has no
@@ -122,6 +123,8 @@ class Priced:
             Of the decision.
         bound : float
             On the cost, as solvers claim it; no more is proven than the gap asked for needs.
+        found : Tree, optional
+            The proof that the solver has found itself.
         """
         call, model, known = self.call, self.model, self.certificate
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
@@ -134,7 +137,12 @@ class Priced:
             return Certificate(prices=known.prices, bound=by_prices.bound)
         # What is proven beyond the next step below is rounded to the cost.
         value = min(value, cost - by_prices.step * (1.0 - _LEAST_EXCESS))
-        proven, nodes = by_tree(call, model, value, self.prices)
+        if found is None or model.groups is None:
+            proven, nodes = by_tree(call, model, value, self.prices)
+        else:
+            with call.timer.phase("prove"):
+                nodes = _nodes_of_splits(model, found)
+                proven = verified(call, nodes)
         if not nodes or proven.bound is None:
             return None
         if not call.sign * known.bound < call.sign * proven.bound < np.inf:
@@ -345,7 +353,7 @@ def verified(call: Call, nodes: list[Node]) -> Proof:
     return prove_tree(call.prover, [node.model_dump() for node in nodes], sense)
 
 
-def _counted(counts: Counts, node: tree.Node) -> Node:
+def _counted(counts: Counts, node: proofs.Node) -> Node:
     """Node of a tree that counts, in the words of the instance."""
     if isinstance(node.split, AtMost):
         split = {**counts.named(node.split.count), "at_most": node.split.most}
@@ -354,14 +362,18 @@ def _counted(counts: Counts, node: tree.Node) -> Node:
     return Node(prices=counts.named_prices(node.prices) | of_splits)
 
 
-def _nodes_of_splits(model: Model[Any], grown: tree.Tree) -> list[Node]:
+def _nodes_of_splits(model: Model[Any], grown: Tree) -> list[Node]:
     """Nodes of a tree in the words of the instance, none where a split has none."""
     assert model.named_prices is not None
     assert model.split is not None
     nodes = []
     for node in grown.nodes:
         if not isinstance(node.split, Choices):
-            nodes.append(Node(prices=model.named_prices(node.prices)))
+            of_groups = {}
+            if node.of_groups is not None and model.groups is not None:
+                reported = map(model.program.reported, node.of_groups.tolist())
+                of_groups = {f"job:{name}": y for name, y in zip(model.groups, reported, strict=True) if y}
+            nodes.append(Node(prices=model.named_prices(node.prices) | of_groups))
             continue
         named = model.split(node.split.columns, node.split.others)
         if named is None:

@@ -134,7 +134,7 @@ class ScheduleMaster:
     def restrict(self, keep: BoolArray) -> None:
         """Allow only some of the schedules, by the order in which they were added."""
         columns = len(self._spare) + np.arange(len(keep))
-        self._lp.change_upper(columns, np.where(keep, np.inf, 0.0))
+        self._lp.change_bounds(columns, 0.0, np.where(keep, np.inf, 0.0))
 
     def solve(self) -> MasterSolution:
         """Solve the LP; raises as `RestrictedMaster.solve`."""

@@ -37,8 +37,9 @@ from wattsched.topology.node_allocation import NoRoomError
 LARGE = 50_000
 """Rounds with as many options are solved by kind."""
 
-PER_KIND = 2
-"""Jobs of a kind, on average, from which on that pays: a pass takes as long for a kind as for many jobs."""
+PER_KIND = 4
+"""Jobs of a kind, on average, from which on that pays: a pass takes as long for a kind as for many jobs, and
+rounds of few jobs are quickly written out."""
 
 
 def suits(known: RoundJobs, objective: Objective) -> bool:

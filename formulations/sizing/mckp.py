@@ -79,6 +79,7 @@ def written_out(known: RoundJobs, objective: str) -> Model[Decision]:
         lagrangian=not units,
         units=units,
         split=lambda inside, outside: split_of(columns, parts, inside, outside),
+        groups=None if parts or columns.links else options.of.jobs.names,
         options=len(options),
         dropped=columns.dropped,
     )

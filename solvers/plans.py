@@ -1,0 +1,288 @@
+r"""The master LP of a decomposition by blocks, and the bound of its prices.
+
+With prices :math:`y` of the rows that link blocks and :math:`u` of the groups, reduced costs
+:math:`r = c - A^T y - u` leave blocks and groups that do not interact:
+
+.. math::
+    L(u, y) = c_0 + \sum_i (y_i^+ r^l_i - y_i^- r^u_i) + \sum_k u_k
+        + \sum_k \min(0, \min_{j\ \text{idle}} r_j) + \sum_b n_b \min_{p \in P_b} \sum_{j \in p} r_j
+
+is a lower bound whatever the prices are. Plans are generated as columns of the master, whose prices are
+smoothed with the best ones known (Wentges 1997, "Weighted Dantzig-Wolfe decomposition for linear
+mixed-integer programming"; Pessoa et al. 2018, "Automation and combination of linear-programming based
+stabilization techniques in column generation").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csc_array
+
+from wattsched.formulations.master import RestrictedMaster
+from wattsched.formulations.timer import Timer
+from wattsched.solvers.blocks import Blocks
+from wattsched.solvers.rows import cost_range, group_of_choice
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets
+
+# Weights of the best prices known against those of the master, one after the other until a plan is better.
+_WEIGHTS = (0.9, 0.7, 0.4, 0.0)
+# Of the bound, how far the master's optimum may be above it.
+_CLOSE = 1e-6
+# What a group costs that no plan takes, in all that the program's choices can save.
+_DEAR = 2.0
+# Reduced cost, in what a group costs on average, from which on a plan betters the master.
+_BETTER = 1e-9
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of groups and linking rows, and the bound that they prove.
+
+    Attributes
+    ----------
+    of_groups : float array, shape (n_groups,)
+    of_rows : float array, shape (n_linking,)
+    bound : float
+    """
+
+    of_groups: FloatArray
+    of_rows: FloatArray
+    bound: float = -np.inf
+
+    def towards(self, other: Prices, weight: float) -> Prices:
+        """Prices between these and others, of which `weight` is the share."""
+        return Prices(
+            (1.0 - weight) * self.of_groups + weight * other.of_groups,
+            (1.0 - weight) * self.of_rows + weight * other.of_rows,
+        )
+
+
+class Plan(NamedTuple):
+    """Columns that a block takes together, as places in it; `kept` if they keep its rows exactly."""
+
+    block: int
+    places: IntArray
+    kept: bool
+
+
+class Case(NamedTuple):
+    """Part of a program: the columns that are left, and the plans that are taken, with how often.
+
+    Plans of a block keep its row to one of `levels`, shape (n_blocks,). With `feasible` only plans that keep
+    the rows of their blocks are generated, and no bound is proven.
+    """
+
+    keep: BoolArray
+    levels: IntArray
+    taken: Mapping[int, int] = MappingProxyType({})
+    feasible: bool = False
+
+
+class Optimum(NamedTuple):
+    """Optimum of the master: its cost, its prices, the prices of blocks, and how often plans are taken."""
+
+    cost: float
+    prices: Prices
+    of_blocks: FloatArray
+    taken: FloatArray
+
+
+class Master:
+    """The master LP over plans and idle columns, and the Lagrangian bound of prices.
+
+    Its rows are groups, "exactly one", then blocks, "at most so many copies", then linking rows; its first
+    columns stand for groups that nothing takes, the next ones for idle columns.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks, self.program = blocks, blocks.program
+        program, linking = self.program, blocks.linking
+        self.group = group_of_choice(program)
+        self._linked = csc_array(program.matrix.tocsr()[linking])
+        self._lower, self._upper = program.row_lower[linking], program.row_upper[linking]
+        ends = [np.where(np.isfinite(limit), np.abs(limit), 0.0) for limit in (self._lower, self._upper)]
+        self._size = np.maximum(np.max(ends, axis=0), 1.0)
+        dear = _DEAR * cost_range(program)
+        self._unit = dear / max(1, program.n_groups)
+        self._lp = RestrictedMaster("plans", unit=self._unit)
+        self._lp.add_rows(np.ones(program.n_groups), 1.0)
+        self._lp.add_rows(-np.inf, np.array([float(block.copies) for block in blocks.blocks]))
+        self._lp.add_rows(self._lower / self._size, self._upper / self._size)
+        every = np.arange(program.n_groups)
+        lacking = csc_array((np.ones(len(every)), (every, every)), (self._lp.n_rows, len(every)))
+        self._lp.add_columns(lacking, dear)
+        alone = [np.array([column]) for column in blocks.idle.tolist()]
+        self._idle = self._lp.add_columns(self._entries(alone), program.cost[blocks.idle])
+        self._first = self._lp.n_columns
+        self.plans: list[Plan] = []
+        self._taken: list[IntArray] = []
+        self._known: dict[tuple[int, bytes], int] = {}
+        self._multipliers = np.full((len(blocks.blocks), 2), dear)
+
+    def _entries(self, taken: Sequence[IntArray], blocks: Sequence[int] | None = None) -> csc_array:
+        """Entries of master columns that take these columns of the program, in these blocks."""
+        program, n = self.program, len(taken)
+        counts = [len(columns) for columns in taken]
+        columns, of = np.concatenate([np.zeros(0, dtype=np.int64), *taken]), np.repeat(np.arange(n), counts)
+        rows, at, values = [self.group[columns]], [of], [np.ones(len(of))]
+        if blocks is not None:
+            rows.append(program.n_groups + np.array(blocks, dtype=np.int64))
+            at.append(np.arange(n))
+            values.append(np.ones(n))
+        choice = csc_array((np.ones(len(of)), (columns, of)), (program.n_columns, n))
+        used = (self._linked @ choice).tocoo()
+        rows.append(np.asarray(program.n_groups + len(self.blocks.blocks) + used.row, dtype=np.int64))
+        at.append(used.col)
+        values.append(used.data / self._size[used.row])
+        joined = np.concatenate(values), (np.concatenate(rows), np.concatenate(at))
+        return csc_array(joined, (self._lp.n_rows, n))
+
+    def columns_of(self, plan: Plan, copy: int = 0) -> IntArray:
+        """Columns of the program that a plan takes in a copy of its block."""
+        columns: IntArray = self.blocks.blocks[plan.block].columns[copy][plan.places]
+        return columns
+
+    def groups_of(self, number: int) -> IntArray:
+        """Groups that the plan of a number decides."""
+        return np.asarray(self.group[self._taken[number]])
+
+    def add(self, plans: Sequence[Plan]) -> None:
+        """Add the plans that are new."""
+        new = list[Plan]()
+        for plan in plans:
+            if (key := (plan.block, plan.places.tobytes())) not in self._known:
+                self._known[key] = len(self.plans) + len(new)
+                new.append(plan)
+        if new:
+            taken = [self.columns_of(plan) for plan in new]
+            costs = np.array([self.program.cost[columns].sum() for columns in taken])
+            self._lp.add_columns(self._entries(taken, [plan.block for plan in new]), costs)
+            self.plans += new
+            self._taken += taken
+
+    def numbers(self, plans: Sequence[Plan]) -> list[int]:
+        """Numbers of plans, which are added where they are new."""
+        self.add(plans)
+        return [self._known[plan.block, plan.places.tobytes()] for plan in plans]
+
+    def reduced(self, prices: Prices) -> FloatArray:
+        """Reduced cost of every column at prices."""
+        cost = self.program.cost
+        if prices.of_rows.any():
+            cost = cost - self._linked.T @ prices.of_rows
+        return np.asarray(cost - prices.of_groups[self.group])
+
+    def priced(self, prices: Prices, case: Case) -> tuple[Prices, list[Plan]]:
+        """Prices with the bound that they prove of a case, and the cheapest plans there."""
+        y, reduced = prices.of_rows, np.where(case.keep, self.reduced(prices), np.inf)
+        idle, of_idle = np.zeros(self.program.n_groups), self.blocks.idle
+        np.minimum.at(idle, self.group[of_idle], reduced[of_idle])
+        left = prices.of_groups + idle
+        copies = [block.copies for block in self.blocks.blocks]
+        up, down = y > 0.0, y < 0.0
+        bound = self.program.offset + y[up] @ self._lower[up] + y[down] @ self._upper[down]
+        for number, times in case.taken.items():
+            columns = self._taken[number]
+            copies[self.plans[number].block] -= times
+            left[self.groups_of(number)] = 0.0
+            bound += times * float(self.program.cost[columns].sum() - (y @ self._linked[:, columns]).sum())
+        bound += left.sum()
+        known, plans = self._cheapest_known(reduced), list[Plan]()
+        for number, block in enumerate(self.blocks.blocks):
+            if copies[number] == 0:
+                continue
+            of_block, multipliers = reduced[block.columns[0]], self._multipliers[number]
+            least, places = block.cheapest(
+                of_block, multipliers, known[number], int(case.levels[number]), feasible=case.feasible
+            )
+            bound += copies[number] * least
+            if len(places):
+                plans.append(Plan(number, places, case.feasible or block.keeps(places)))
+        return Prices(prices.of_groups, y, float(bound)), plans
+
+    def optimum(self, case: Case, timer: Timer | None = None) -> Optimum | None:
+        """Optimum over the plans of a case so far; None without time."""
+        least = np.zeros(len(self.plans))
+        least[list(case.taken)] = list(case.taken.values())
+        most = np.where(self._within(case), np.inf, least)
+        every = np.concatenate([self._idle, self._first + np.arange(len(least))])
+        upper = np.concatenate([np.where(case.keep[self.blocks.idle], np.inf, 0.0), most])
+        self._lp.change_bounds(every, np.append(np.zeros(len(self._idle)), least), upper)
+        try:
+            found = self._lp.solve(timer)
+        except RuntimeError:
+            return None
+        groups, blocks = self.program.n_groups, len(self.blocks.blocks)
+        of_groups, of_blocks, of_rows = np.split(found.prices, [groups, groups + blocks])
+        prices = Prices(of_groups, np.asarray(of_rows / self._size))
+        return Optimum(self.program.offset + found.cost, prices, of_blocks, found.x[self._first :])
+
+    def _cheapest_known(self, reduced: FloatArray) -> FloatArray:
+        """Least reduced cost of the plans so far that keep the rows of their blocks, shape (n_blocks,)."""
+        least = np.zeros(len(self.blocks.blocks))
+        if self._taken:
+            starts = offsets([len(columns) for columns in self._taken])[:-1]
+            cost = np.add.reduceat(reduced[np.concatenate(self._taken)], starts)
+            kept = np.array([plan.kept for plan in self.plans])
+            block = np.array([plan.block for plan in self.plans])
+            np.minimum.at(least, block[kept], cost[kept])
+        return least
+
+    def _within(self, case: Case) -> BoolArray:
+        """Mask of the plans that a case may take."""
+        if not self._taken:
+            return np.zeros(0, dtype=bool)
+        starts = offsets([len(columns) for columns in self._taken])[:-1]
+        within = np.logical_and.reduceat(case.keep[np.concatenate(self._taken)], starts)
+        for number in np.flatnonzero(within & ~np.array([plan.kept for plan in self.plans])).tolist():
+            block, places, _ = self.plans[number]
+            within[number] = not case.feasible and self.blocks.blocks[block].keeps(
+                places, int(case.levels[block])
+            )
+        return within
+
+    def relax(
+        self, case: Case, start: Prices, enough: float, timer: Timer, close: float = _CLOSE
+    ) -> tuple[Prices, Optimum | None]:
+        """Generate plans until the master's optimum of a case is near its bound, or that is `enough`.
+
+        Returns the best prices, and the master's last optimum, None where there was no time for one.
+        """
+        best, plans = self.priced(start, case)
+        self.add(plans)
+        optimum = None
+        while not timer.over() and best.bound < enough:
+            optimum = self.optimum(case, timer)
+            if optimum is None or optimum.cost - best.bound <= close * abs(best.bound):
+                break
+            best, better = self._separated(case, best, optimum, enough, close)
+            if not better:
+                break
+        return best, optimum
+
+    def _separated(
+        self, case: Case, best: Prices, optimum: Optimum, enough: float, close: float
+    ) -> tuple[Prices, bool]:
+        """Add plans that better the master's optimum, at prices nearer and nearer to the master's.
+
+        Returns the best prices, and whether there was such a plan, or nothing more is to be proven.
+        """
+        reduced = self.reduced(optimum.prices)
+        for weight in _WEIGHTS:
+            found, plans = self.priced(optimum.prices.towards(best, weight), case)
+            if found.bound > best.bound:
+                best = found
+            better = [
+                float(reduced[self.columns_of(plan)].sum()) - optimum.of_blocks[plan.block]
+                < -_BETTER * self._unit
+                for plan in plans
+            ]
+            self.add(plans)
+            if any(better) or best.bound >= enough or optimum.cost - best.bound <= close * abs(best.bound):
+                return best, True
+        return best, False
