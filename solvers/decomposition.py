@@ -19,18 +19,18 @@ import numpy as np
 
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
-from wattsched.solvers.blocks import LEVELS, MOST_LEVELS, Blocks
+from wattsched.solvers.blocks import Blocks
 from wattsched.solvers.effort import spend
 from wattsched.solvers.plans import Case, Master, Optimum, Plan, Prices
 from wattsched.solvers.proof import Choices, Node, Tree
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray
 
 # Share of the time for the root before the first dive.
 _ROOT_SHARE = 0.3
+# Rounds of new plans after each step of a dive.
+_ROUNDS = 5
 # Of so many nodes one is dived from.
 _DIVE_EVERY = 5
-# How near a dive's relaxations are to their bounds.
-_DIVE_CLOSE = 1e-4
 # Plans that are taken so much are fixed, else the one that is taken most, or one of so many copies that are
 # left.
 _NEARLY, _FIXED = 0.9, 12
@@ -85,11 +85,9 @@ class Decomposition:
 
     def run(self) -> Tree:
         """Branch until the gap is closed or time is up; returns the proof of the bound."""
-        search, levels = self._search, np.full(len(self._blocks.blocks), LEVELS)
-        root = Case(np.ones(self._program.n_columns, dtype=bool), levels)
-        started, _ = self._master.relax(
-            root, self._prices, search.bound_asked(), search.timer.share(_ROOT_SHARE)
-        )
+        search, root = self._search, Case(np.ones(self._program.n_columns, dtype=bool))
+        timer = search.timer.share(_ROOT_SHARE)
+        started, _ = self._master.relax(root, self._prices, search.bound_asked(), timer)
         self._prices = started
         search.raise_bound(started.bound)
         self._dive(root, started)
@@ -140,7 +138,8 @@ class Decomposition:
         """Replace a node by two, in which a group takes some of its columns, or others."""
         best = max(self._splits(node), key=lambda split: split[0], default=None)
         if best is None:
-            self._refine(node)
+            self._search.offer(self._point(node.optimum))
+            self._left = min(self._left, node.bound)
             return
         _, columns, others = best
         above = self._tree[node.number]
@@ -200,31 +199,15 @@ class Decomposition:
         found.sort(key=lambda one: -one[0])
         return [columns for _, columns in found[:_CANDIDATES]]
 
-    def _refine(self, node: _Open) -> None:
-        """Round less in the blocks whose plans, none of them split, do not keep their rows."""
-        levels, refined = node.case.levels.copy(), False
-        for taken, plan in zip(node.optimum.taken, self._master.plans, strict=False):
-            block, of = self._blocks.blocks[plan.block], plan.block
-            if taken > FRACTIONAL and not plan.kept:
-                while levels[of] < MOST_LEVELS and block.keeps(plan.places, int(levels[of])):
-                    levels[of] *= 2
-                    refined = True
-        if refined:
-            self._open(node.number, node.case._replace(levels=levels), node.prices, node.bound)
-            return
-        self._search.offer(self._point(node.optimum))
-        self._left = min(self._left, node.bound)
-
     def _dive(self, case: Case, prices: Prices) -> None:
         """Fix plans that are nearly taken, and generate others for what is left, until all is decided.
 
         It ends early where nothing in the case is better than the best point.
         """
         master, search = self._master, self._search
-        case = case._replace(feasible=True)
         while not search.timer.over():
-            prices, optimum = master.relax(case, prices, search.objective, search.timer, _DIVE_CLOSE)
-            if optimum is None or prices.bound >= search.objective:
+            prices, optimum = master.relax(case, prices, np.inf, search.timer, _ROUNDS)
+            if optimum is None or optimum.cost >= search.objective:
                 return
             fixed = self._to_fix(case, optimum)
             if not fixed:
@@ -260,16 +243,16 @@ class Decomposition:
         """Free the plans of some blocks of the best point, and dive for others among what waits."""
         plans = self._master.numbers(
             [
-                Plan(number, places, True)
+                Plan(number, places)
                 for number, block in enumerate(self._blocks.blocks)
                 for columns in block.columns
                 if len(places := np.flatnonzero(x[columns] > 0.5))
             ]
         )
         kept = self._rng.permutation(plans)[_FREED:].tolist()
-        everything: BoolArray = np.ones(self._program.n_columns, dtype=bool)
-        case = Case(everything, np.full(len(self._blocks.blocks), LEVELS), feasible=True)
-        self._dive(self._with_plans(case, {number: kept.count(number) for number in set(kept)}), self._prices)
+        taken = {number: kept.count(number) for number in sorted(set(kept))}
+        everything = Case(np.ones(self._program.n_columns, dtype=bool))
+        self._dive(self._with_plans(everything, taken), self._prices)
 
     def _point(self, optimum: Optimum) -> FloatArray:
         """Point of the program from whole numbers of plans; groups that are in none take an idle column."""
@@ -277,7 +260,7 @@ class Decomposition:
         x, copies = np.zeros(program.n_columns), np.zeros(len(self._blocks.blocks), dtype=np.int64)
         for taken, plan in zip(np.round(optimum.taken).tolist(), self._master.plans, strict=False):
             for _ in range(int(taken)):
-                if plan.kept and copies[plan.block] < self._blocks.blocks[plan.block].copies:
+                if copies[plan.block] < self._blocks.blocks[plan.block].copies:
                     x[self._master.columns_of(plan, copies[plan.block])] = 1.0
                     copies[plan.block] += 1
         waiting = idle[np.argsort(program.cost[idle], kind="stable")]

@@ -25,14 +25,19 @@ from scipy.sparse import csc_array
 
 from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers.blocks import Blocks
 from wattsched.solvers.rows import cost_range, group_of_choice
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets
 
 # Weights of the best prices known against those of the master, one after the other until a plan is better.
-_WEIGHTS = (0.9, 0.7, 0.4, 0.0)
+_WEIGHTS = (0.5, 0.0)
 # Of the bound, how far the master's optimum may be above it.
-_CLOSE = 1e-6
+_CLOSE = 1e-5
+# How far prices of groups may be from the best ones at first, in what a group costs on average, and by how
+# much farther where nothing is better.
+_NEAR, _WIDER = 0.005, 4.0
+_ROUNDS = 1_000
 # What a group costs that no plan takes, in all that the program's choices can save.
 _DEAR = 2.0
 # Reduced cost, in what a group costs on average, from which on a plan betters the master.
@@ -63,33 +68,30 @@ class Prices:
 
 
 class Plan(NamedTuple):
-    """Columns that a block takes together, as places in it; `kept` if they keep its rows exactly."""
+    """Columns that a block takes together, as places in it."""
 
     block: int
     places: IntArray
-    kept: bool
 
 
 class Case(NamedTuple):
-    """Part of a program: the columns that are left, and the plans that are taken, with how often.
-
-    Plans of a block keep its row to one of `levels`, shape (n_blocks,). With `feasible` only plans that keep
-    the rows of their blocks are generated, and no bound is proven.
-    """
+    """Part of a program: the columns that are left, and the plans that are taken, with how often."""
 
     keep: BoolArray
-    levels: IntArray
     taken: Mapping[int, int] = MappingProxyType({})
-    feasible: bool = False
 
 
 class Optimum(NamedTuple):
-    """Optimum of the master: its cost, its prices, the prices of blocks, and how often plans are taken."""
+    """Optimum of the master: its cost, its prices, the prices of blocks, and how often plans are taken.
+
+    `held` is how much of groups is lacking, or too much, where their prices are held back.
+    """
 
     cost: float
     prices: Prices
     of_blocks: FloatArray
     taken: FloatArray
+    held: float
 
 
 class Master:
@@ -115,21 +117,25 @@ class Master:
         self._lp.add_rows(self._lower / self._size, self._upper / self._size)
         every = np.arange(program.n_groups)
         lacking = csc_array((np.ones(len(every)), (every, every)), (self._lp.n_rows, len(every)))
-        self._lp.add_columns(lacking, dear)
+        self._dear = dear
+        self._short = self._lp.add_columns(lacking, dear)
+        self._over = self._lp.add_columns(-lacking, dear)
         alone = [np.array([column]) for column in blocks.idle.tolist()]
         self._idle = self._lp.add_columns(self._entries(alone), program.cost[blocks.idle])
         self._first = self._lp.n_columns
         self.plans: list[Plan] = []
         self._taken: list[IntArray] = []
         self._known: dict[tuple[int, bytes], int] = {}
-        self._multipliers = np.full((len(blocks.blocks), 2), dear)
+        # Of the rows of each block, as its search for plans bettered them last.
+        self._of_rows = [np.full(len(block.uses), dear) for block in blocks.blocks]
 
     def _entries(self, taken: Sequence[IntArray], blocks: Sequence[int] | None = None) -> csc_array:
         """Entries of master columns that take these columns of the program, in these blocks."""
         program, n = self.program, len(taken)
         counts = [len(columns) for columns in taken]
         columns, of = np.concatenate([np.zeros(0, dtype=np.int64), *taken]), np.repeat(np.arange(n), counts)
-        rows, at, values = [self.group[columns]], [of], [np.ones(len(of))]
+        rows: list[IntArray] = [self.group[columns]]
+        at, values = [of], [np.ones(len(of))]
         if blocks is not None:
             rows.append(program.n_groups + np.array(blocks, dtype=np.int64))
             at.append(np.arange(n))
@@ -137,7 +143,7 @@ class Master:
         choice = csc_array((np.ones(len(of)), (columns, of)), (program.n_columns, n))
         used = (self._linked @ choice).tocoo()
         rows.append(np.asarray(program.n_groups + len(self.blocks.blocks) + used.row, dtype=np.int64))
-        at.append(used.col)
+        at.append(np.asarray(used.col, dtype=np.int64))
         values.append(used.data / self._size[used.row])
         joined = np.concatenate(values), (np.concatenate(rows), np.concatenate(at))
         return csc_array(joined, (self._lp.n_rows, n))
@@ -196,13 +202,11 @@ class Master:
         for number, block in enumerate(self.blocks.blocks):
             if copies[number] == 0:
                 continue
-            of_block, multipliers = reduced[block.columns[0]], self._multipliers[number]
-            least, places = block.cheapest(
-                of_block, multipliers, known[number], int(case.levels[number]), feasible=case.feasible
-            )
+            of_block, of_rows = reduced[block.columns[0]], self._of_rows[number]
+            least, places = block.cheapest(of_block, of_rows, known[number])
             bound += copies[number] * least
             if len(places):
-                plans.append(Plan(number, places, case.feasible or block.keeps(places)))
+                plans.append(Plan(number, places))
         return Prices(prices.of_groups, y, float(bound)), plans
 
     def optimum(self, case: Case, timer: Timer | None = None) -> Optimum | None:
@@ -220,17 +224,21 @@ class Master:
         groups, blocks = self.program.n_groups, len(self.blocks.blocks)
         of_groups, of_blocks, of_rows = np.split(found.prices, [groups, groups + blocks])
         prices = Prices(of_groups, np.asarray(of_rows / self._size))
-        return Optimum(self.program.offset + found.cost, prices, of_blocks, found.x[self._first :])
+        cost, held = self.program.offset + found.cost, float(found.x[: 2 * groups].sum())
+        return Optimum(cost, prices, of_blocks, found.x[self._first :], held)
+
+    def _hold(self, centre: FloatArray, width: float) -> None:
+        """Hold prices of groups within a distance from a centre."""
+        every = np.concatenate([self._short, self._over])
+        self._lp.change_costs(every, np.concatenate([centre + width, width - centre]))
 
     def _cheapest_known(self, reduced: FloatArray) -> FloatArray:
-        """Least reduced cost of the plans so far that keep the rows of their blocks, shape (n_blocks,)."""
+        """Least reduced cost of the plans of every block so far, shape (n_blocks,)."""
         least = np.zeros(len(self.blocks.blocks))
         if self._taken:
             starts = offsets([len(columns) for columns in self._taken])[:-1]
             cost = np.add.reduceat(reduced[np.concatenate(self._taken)], starts)
-            kept = np.array([plan.kept for plan in self.plans])
-            block = np.array([plan.block for plan in self.plans])
-            np.minimum.at(least, block[kept], cost[kept])
+            np.minimum.at(least, [plan.block for plan in self.plans], cost)
         return least
 
     def _within(self, case: Case) -> BoolArray:
@@ -238,51 +246,54 @@ class Master:
         if not self._taken:
             return np.zeros(0, dtype=bool)
         starts = offsets([len(columns) for columns in self._taken])[:-1]
-        within = np.logical_and.reduceat(case.keep[np.concatenate(self._taken)], starts)
-        for number in np.flatnonzero(within & ~np.array([plan.kept for plan in self.plans])).tolist():
-            block, places, _ = self.plans[number]
-            within[number] = not case.feasible and self.blocks.blocks[block].keeps(
-                places, int(case.levels[block])
-            )
+        within: BoolArray = np.logical_and.reduceat(case.keep[np.concatenate(self._taken)], starts)
         return within
 
     def relax(
-        self, case: Case, start: Prices, enough: float, timer: Timer, close: float = _CLOSE
+        self, case: Case, start: Prices, enough: float, timer: Timer, rounds: int = _ROUNDS
     ) -> tuple[Prices, Optimum | None]:
         """Generate plans until the master's optimum of a case is near its bound, or that is `enough`.
 
-        Returns the best prices, and the master's last optimum, None where there was no time for one.
+        Prices of groups stay near the best ones as long as that raises the bound (Marsten, Hogan and
+        Blankenship 1975, "The boxstep method for large-scale optimization").
+
+        Returns
+        -------
+        prices : Prices
+            The best ones.
+        optimum : Optimum or None
+            The master's last one; None where there was no time for one, or no need.
         """
         best, plans = self.priced(start, case)
         self.add(plans)
-        optimum = None
-        while not timer.over() and best.bound < enough:
+        optimum, width = None, _NEAR * self._unit
+        for _ in range(rounds):
+            if timer.over() or best.bound >= enough:
+                break
+            self._hold(best.of_groups, width)
             optimum = self.optimum(case, timer)
-            if optimum is None or optimum.cost - best.bound <= close * abs(best.bound):
+            if optimum is None:
                 break
-            best, better = self._separated(case, best, optimum, enough, close)
+            better = optimum.cost - best.bound > _CLOSE * abs(best.bound)
+            if better:
+                best, better = self._separated(case, best, optimum, enough)
             if not better:
-                break
+                if optimum.held <= FRACTIONAL or width > self._dear:
+                    break
+                width *= _WIDER
         return best, optimum
 
-    def _separated(
-        self, case: Case, best: Prices, optimum: Optimum, enough: float, close: float
-    ) -> tuple[Prices, bool]:
+    def _separated(self, case: Case, best: Prices, optimum: Optimum, enough: float) -> tuple[Prices, bool]:
         """Add plans that better the master's optimum, at prices nearer and nearer to the master's.
 
-        Returns the best prices, and whether there was such a plan, or nothing more is to be proven.
+        Returns the best prices, and whether there was such a plan, or the bound is `enough`.
         """
         reduced = self.reduced(optimum.prices)
         for weight in _WEIGHTS:
             found, plans = self.priced(optimum.prices.towards(best, weight), case)
-            if found.bound > best.bound:
-                best = found
-            better = [
-                float(reduced[self.columns_of(plan)].sum()) - optimum.of_blocks[plan.block]
-                < -_BETTER * self._unit
-                for plan in plans
-            ]
+            best = found if found.bound > best.bound else best
             self.add(plans)
-            if any(better) or best.bound >= enough or optimum.cost - best.bound <= close * abs(best.bound):
+            costs = [reduced[self.columns_of(p)].sum() - optimum.of_blocks[p.block] for p in plans]
+            if min(costs, default=0.0) < -_BETTER * self._unit or best.bound >= enough:
                 return best, True
         return best, False
