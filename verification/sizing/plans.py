@@ -10,9 +10,9 @@ says of plans with others: at most two cores are looked at.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import compress, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -36,8 +36,8 @@ CORE = 128
 DIGITS = 50
 """Binary digits of the cost of a plan in whole steps: doubles hold them."""
 
-SECTIONS = 22
-"""Golden sections by which each of two multipliers is found; any multipliers are valid."""
+STEPS, PATIENCE = 300, 10
+"""Steps towards prices of a block's rows, and those without success after which they become shorter."""
 
 
 class Choices(NamedTuple):
@@ -70,14 +70,12 @@ class Rooms(NamedTuple):
     ----------
     moves : int array, shape (n_uses, n_states)
         State after each use; n_states where it does not fit.
-    gpus : int array, shape (n_uses,)
-    most_gpus : int
-        Uses of the rows of all GPUs, and what these allow together.
+    amounts : float array, shape (n_uses, n_rows)
+        How much of each row there is a use takes, as a part of it.
     """
 
     moves: IntArray
-    gpus: IntArray
-    most_gpus: int
+    amounts: FloatArray
 
     @property
     def fit(self) -> BoolArray:
@@ -87,21 +85,19 @@ class Rooms(NamedTuple):
     @property
     def key(self) -> tuple[object, ...]:
         """Content, to compare."""
-        return self.moves.shape, self.moves.tobytes(), self.gpus.tobytes(), self.most_gpus
+        return self.moves.shape, self.moves.tobytes(), self.amounts.tobytes()
 
 
 def rooms_of(rows_by_pool: Sequence[Sequence[Row]], uses: Sequence[Use]) -> Rooms:
     """Return the rooms that uses can leave under the rows of pools, those of the smallest blocks first."""
     every = [row for rows in rows_by_pool for row in rows]
-    first = [row for rows in rows_by_pool for row in rows[:1]]
-    for kept in (every, first, []):
+    for kept in (every, [row for rows in rows_by_pool for row in rows[:1]], []):
         limits = tuple(math.floor(row.limit - row.standing) for row in kept)
         amounts = tuple(tuple(int(row.uses.get(use, 0)) for row in kept) for use in uses)
         if (moves := _moves(limits, amounts)).shape[1]:
             break
-    counts = [any(row is one for one in first) for row in kept]
-    gpus = [sum(compress(amount, counts)) for amount in amounts]
-    return Rooms(moves, np.array(gpus, dtype=np.int64), sum(compress(limits, counts)))
+    whole = np.array(amounts, dtype=float).reshape(len(uses), len(kept))
+    return Rooms(moves, whole / np.maximum(limits, 1.0))
 
 
 @lru_cache(maxsize=1024)
@@ -140,27 +136,11 @@ def _moves(limits: tuple[int, ...], amounts: tuple[tuple[int, ...], ...]) -> Int
 def least_plan(items: Choices, rooms: Rooms, levels: int) -> float:
     """Return a bound on the cost of the plans of options that each fit alone, and cost less than nothing."""
     items = items.take(_undominated(items))
-    start, gpus = run_starts(items.job), rooms.gpus[items.room]
-
-    def paid(gpu: float, level: float) -> FloatArray:
-        return np.asarray(items.cost + gpu * gpus + level * items.draw)
-
-    def best(costs: FloatArray) -> FloatArray:
-        return np.minimum(np.minimum.reduceat(costs, start), 0)
-
-    def bound(gpu: float, level: float) -> float:
-        return float(best(paid(gpu, level)).sum()) - gpu * rooms.most_gpus - level * levels
-
-    def gpu_at(level: float) -> float:
-        return _peak(lambda gpu: bound(gpu, level), _dearest(-paid(0.0, level), gpus))
-
-    level = _peak(lambda each: bound(gpu_at(each), each), _dearest(-items.cost, items.draw))
-    gpu = gpu_at(level)
-    costs, least = paid(gpu, level), bound(gpu, level)
-    own = best(costs)
-    excess = costs - own.repeat(np.diff(start, append=len(costs)))
-    # Of all sums above together, generously.
-    error = (len(costs) + 16) * 2.0**-50 * (gpu * rooms.most_gpus + level * levels - float(own.sum()))
+    uses = np.column_stack([rooms.amounts[items.room], items.draw / max(levels, 1)])
+    costs, own, least = _priced(items.cost, uses, run_starts(items.job))
+    # What a plan with an option costs more than the bound; of all sums the error, generously.
+    excess = costs - own
+    error = (len(costs) + 16) * 2.0**-50 * (abs(least) + 2 * float(np.abs(costs).sum()))
     order = np.argsort(excess, kind="stable")
     ranked = np.append(excess[order], np.inf)
     step = 2.0 ** (math.frexp(min(least, items.cost.min()))[1] - DIGITS)
@@ -174,6 +154,42 @@ def least_plan(items: Choices, rooms: Rooms, levels: int) -> float:
         core = min(most, int(np.searchsorted(ranked[:-1], found - least + 2 * error, "right")))
 
 
+def _priced(cost: FloatArray, uses: FloatArray, start: IntArray) -> tuple[FloatArray, FloatArray, float]:
+    """Price rows, of each of which there is 1, so that a bound on the cost of plans is about the best.
+
+    A subgradient method [Polyak 1969]; any prices are valid.
+
+    Parameters
+    ----------
+    start : int array, shape (n_jobs,)
+        Where the options of each job begin.
+
+    Returns
+    -------
+    costs, own : float arrays, shape (n,)
+        Of each option with what it pays, and of the cheapest one of its job, at most 0.
+    least : float
+        The bound.
+    """
+    counts, prices, part, failed = np.diff(start, append=len(cost)), np.zeros(uses.shape[1]), 1.0, 0
+    known: tuple[FloatArray, FloatArray, float] | None = None
+    for _ in range(STEPS):
+        costs = cost + uses @ prices
+        cheapest = np.minimum(np.minimum.reduceat(costs, start), 0)
+        own, least = cheapest.repeat(counts), float(cheapest.sum() - prices.sum())
+        if known is None or least > known[2] + 1e-6 * abs(known[2]):
+            known, best, failed = (costs, own, least), prices, 0
+        elif (failed := failed + 1) == PATIENCE:
+            prices, part, failed = best, part / 2, 0
+            continue
+        slope = uses[(costs <= own) & (costs < 0)].sum(axis=0) - 1
+        # Towards the cost of a plan of one option.
+        ahead = part * (cost.min() - least) / max(float(slope @ slope), 1e-12)
+        prices = np.maximum(0, prices + ahead * slope)
+    assert known is not None
+    return known
+
+
 def _undominated(items: Choices) -> IntArray:
     """Return the options that cost less than any of the same job and room that draws no more."""
     order = np.lexsort((items.cost, items.draw, items.room, items.job))
@@ -183,29 +199,6 @@ def _undominated(items: Choices) -> IntArray:
     # Ranks in each group are below those in the one before, so the least so far is one of the group.
     ranks = rank - len(order) * np.cumsum(group)
     return np.sort(order[np.append(True, ranks[1:] < np.minimum.accumulate(ranks)[:-1])])
-
-
-def _dearest(worth: FloatArray, uses: FloatArray | IntArray) -> float:
-    """Return the most that a unit of uses is worth to an option."""
-    some = uses > 0
-    return float(np.max(worth[some] / uses[some], initial=0.0))
-
-
-def _peak(value: Callable[[float], float], high: float) -> float:
-    """Return about where a concave function is largest between 0 and a number, by golden sections."""
-    part, low = (math.sqrt(5) - 1) / 2, 0.0
-    left, right = high - part * high, part * high
-    of_left, of_right = value(left), value(right)
-    for _ in range(SECTIONS if high > 0 else 0):
-        if of_left >= of_right:
-            high, right, of_right = right, left, of_left
-            left = high - part * (high - low)
-            of_left = value(left)
-        else:
-            low, left, of_left = left, right, of_right
-            right = low + part * (high - low)
-            of_right = value(right)
-    return left if of_left >= of_right else right
 
 
 def _table(items: Choices, moves: IntArray, levels: int, step: float) -> int:
