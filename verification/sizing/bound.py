@@ -63,7 +63,8 @@ EXACT_OPTIONS = 10_000
 def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Rows are those of `rows.rows_of`; those of sets are equalities. Rational arithmetic is used for small
+    Rows are those of `rows.rows_of`; those of sets are equalities. With prices of jobs, ``job:NAME``, blocks
+    of pools keep the rows that have none (`blocks`), in doubles. Else rational arithmetic is used for small
     rounds, and for numbers near the ends of the range of doubles; doubles with a bound on their rounding for
     the rest.
     """

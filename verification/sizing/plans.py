@@ -30,7 +30,7 @@ MOST_STATES = 600
 MOST_CELLS = 1 << 31
 """Numbers that one dynamic program computes; if that is too few for a core, the bound is a weaker one."""
 
-CORE = 128
+CORE = 64
 """Options of the first core."""
 
 DIGITS = 50
