@@ -24,8 +24,10 @@ from itertools import accumulate
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
+from wattsched.topology.arrays import FloatArray
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS, float_above, float_below
 from wattsched.verification.report import CLAIM_TOLERANCE, TOLERANCE, Proof, charges
+from wattsched.verification.sizing import blocks
 from wattsched.verification.sizing.least_cost import (
     LeastCosts,
     NoOptionError,
@@ -61,7 +63,8 @@ EXACT_OPTIONS = 10_000
 def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Rows are those of `rows.rows_of`; those of sets are equalities. Rational arithmetic is used for small
+    Rows are those of `rows.rows_of`; those of sets are equalities. With prices of jobs, ``job:NAME``, blocks
+    of pools keep the rows that have none (`blocks`), in doubles. Else rational arithmetic is used for small
     rounds, and for numbers near the ends of the range of doubles; doubles with a bound on their rounding for
     the rest.
     """
@@ -86,13 +89,19 @@ class Prover(ProverOfSplits):
         shares = [name for name, row in self.rows.items() if row.kind == "share"]
         demands = [name for name, row in self.rows.items() if row.kind == "least"]
         limits = self.rows.keys() - {*shares, *demands}
-        charged, faults = charges(prices, limits, equalities=shares, sense=self.sense, demands=demands)
+        jobs = self._job_numbers if any(name.startswith(blocks.PREFIX) for name in prices) else {}
+        equalities = {*shares, *jobs}
+        charged, faults = charges(prices, limits, equalities, sense=self.sense, demands=demands)
         if faults:
             return Proof(faults)
         allowed, of_nodes = self.splits.allowed(taken), states(self.nodes, taken)
         try:
             self._require_configurations()
-            return self._proof(charged, allowed, of_nodes, self.thresholds.pieces(taken))
+            owed = None
+            if jobs:
+                blocks.require_blocks(self.instance, sets=bool(shares), sleeping=bool(self.nodes))
+                owed = np.array([-charged.pop(name, 0.0) for name in jobs])
+            return self._proof(charged, allowed, of_nodes, self.thresholds.pieces(taken), owed)
         except NoOptionError:
             bound = math.inf if self.sense == "min" else -math.inf
             return Proof([], bound, bound, excess=math.inf, exact=True)
@@ -105,10 +114,12 @@ class Prover(ProverOfSplits):
         allowed: Allowed,
         of_nodes: States,
         worst: Mapping[str, Piece],
+        owed: FloatArray | None = None,
     ) -> Proof:
         """Return the proof from charges for a unit of rows, and from what splits leave to jobs and nodes.
 
-        Charged rows, and the objective, also use what their `worst` cases are at least.
+        Charged rows, and the objective, also use what their `worst` cases are at least. Where jobs have
+        prices, as costs `owed`, rows that are not charged may be kept (`blocks`).
         """
         charged = _no_less_for_more(self.configurations.pools, charged)
         paid = prices_of(self.rows, charged)
@@ -126,12 +137,21 @@ class Prover(ProverOfSplits):
             exact = options.arithmetic.exact
             proven, reach, leeway, excess = _bound_on_worst(self, options, paid, allowed, used)
         else:
-            cheapest, exact = self.least_costs(paid, allowed)
+            if owed is None:
+                cheapest, exact = self.least_costs(paid, allowed)
+            else:
+                kept = blocks.blocks_of(self.rows, list(self.configurations.pools), charged)
+                cheapest, exact = blocks.least_costs(self.near, paid, allowed, owed, kept), False
             proven, reach, leeway, excess = _bound_on_sum(self, cheapest, used, size)
         bound, honest = float_below(proven), float_above(reach)
         if self.sense == "max":
             bound, honest = -bound, -honest
         return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
+
+    @cached_property
+    def _job_numbers(self) -> dict[str, int]:
+        """Numbers of the jobs, in their order, by the names of their prices."""
+        return {blocks.PREFIX + name: number for number, name in enumerate(self.configurations.jobs.names)}
 
     @cached_property
     def thresholds(self) -> Thresholds:

@@ -13,7 +13,7 @@ the objective; multiples of the prices prove the same.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -142,12 +142,12 @@ def least_costs(
     arithmetic = options.arithmetic
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
     if options.uncharged is None:
-        options.uncharged = _uncharged(options if near is None else near)
+        options.uncharged = uncharged(options if near is None else near)
     size = -arithmetic.sum_below(-sizes) if len(sizes) else Fraction(0)
     return LeastCosts(total, size, *options.uncharged)
 
 
-def _uncharged(options: Options) -> tuple[Fraction, Fraction]:
+def uncharged(options: Options) -> tuple[Fraction, Fraction]:
     """Return `dearest` and `worth` of `LeastCosts`, which depend neither on prices nor on splits."""
     dearest = _dearest_of_all(options)
     (least, *_), _ = _least_of_all(options, {}, {}, None)
@@ -229,6 +229,15 @@ def _dearest(listed: Listed, arithmetic: Arithmetic) -> Numbers:
 def _most(worth: Worth, arithmetic: Arithmetic) -> Numbers:
     """Return upper bounds on what options cost without charges; -infinite for late ones."""
     return np.where(worth.possible, worth.cost + arithmetic.epsilon * worth.cost_size, -np.inf)
+
+
+def ends_by_part(
+    options: Options, prices: RowPrices, allowed: Allowed
+) -> Iterator[tuple[Listed, list[Numbers], list[Numbers]]]:
+    """Yield the options that splits leave, with the ends (`_enclosed`) of what running and waiting cost."""
+    for part in options.parts():
+        listed = _left(part, allowed)
+        yield listed, _ends(listed.running, options, prices), _ends(listed.waiting, options, prices)
 
 
 def reach_of(options: Options, prices: RowPrices, allowed: Allowed | None = None) -> Reach:
