@@ -8,7 +8,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,10 +39,9 @@ HEAD_BYTES = 1 << 20
 
 ValueT = TypeVar("ValueT")
 Read = Callable[[str], float]
-Forms = dict[str, str | None]
-"""Last number of each column whose point may separate thousands, or empty; None if it cannot in all."""
-_THOUSANDS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}(\.\d{3}))(?![\d.])")
-"""Beginning of a cell with a number that may be written with points for thousands; the group, with one."""
+_THOUSANDS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}([.,]\d{3}))(?![\d.,])")
+"""Beginning of a cell with a number that may be written with marks for thousands; the group, with one."""
+_DECIMALS = re.compile(r"([-+]?\d+)([.,])(\d+)(?![\d.,])")
 _COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*|\r?)\n)+)")
 """Lines before the header of a table that are a number sign, alone or with a blank and a text."""
 
@@ -63,6 +62,12 @@ def _table_in(path: str | Path) -> bytes:
     require_text(content)
     tell_cut(content, path)
     return _COMMENTS.sub(lambda found: b"\n" * found[1].count(b"\n"), content)
+
+
+def tell_unread(path: str | Path, names: Iterable[str], more: str = "") -> None:
+    """Name the columns of a table that are not read, and `more` on them."""
+    if found := [*filter(None, names)]:
+        warnings.warn(f"{path}: not read: the columns {listed(found)}{more}", NoticeWarning, stacklevel=3)
 
 
 def tell_cut(content: bytes | str, path: str | Path) -> None:
@@ -124,6 +129,27 @@ def _require_header(line: int, names: list[str]) -> None:
         raise ValueError(f"line {line}: the column {echo(name)} occurs twice")
 
 
+class Forms:
+    """How numbers are written in a table whose cells semicolons separate: their decimals may follow a comma.
+
+    `thousands` has the last number of each column whose mark may separate thousands, empty where there is
+    none, and None if it cannot in all.
+    """
+
+    def __init__(self) -> None:
+        self.thousands, self._marks = dict[str, str | None](), dict[str, str]()
+
+    def number(self, column: str, text: str) -> str:
+        """Return a cell with a point before its decimals; a ValueError where columns have both marks."""
+        before, found = self.thousands.get(column, ""), _THOUSANDS.match(text)
+        self.thousands[column] = None if before is None or not found else text if found[1] else before
+        if (decimals := _DECIMALS.match(text)) is None:
+            return text
+        if self._marks.setdefault(column, decimals[2]) != decimals[2]:
+            raise ValueError(f"{echo(text)} has a '{decimals[2]}', others a '{self._marks[column]}'")
+        return f"{decimals[1]}.{decimals[3]}{text[decimals.end() :]}"
+
+
 class Row:
     """One row: its cells by column name, converted on demand; `forms` takes how numbers are written."""
 
@@ -137,10 +163,9 @@ class Row:
     def read(self, column: str, read: Callable[[str], ValueT]) -> ValueT:
         """Value that `read` makes of a cell; its ValueError is told with the place."""
         text = self.cells[column].strip()
-        if self.forms is not None and text and read is not text_in:
-            before, found = self.forms.get(column, ""), _THOUSANDS.match(text)
-            self.forms[column] = None if before is None or not found else text if found[1] else before
         try:
+            if self.forms is not None and text and read is not text_in:
+                text = self.forms.number(column, text)
             return read(text)
         except ValueError as error:
             raise self.fault(column, str(error)) from None
@@ -223,10 +248,13 @@ class Cells:
         self.faults.append(str(self.row.fault(column, what)))
 
 
-def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Iterator[Row]:
+def rows_of(
+    path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = (), *, tell: bool = False
+) -> Iterator[Row]:
     """Rows of a CSV file that has at least these columns; all that are missing are a ValueError.
 
-    `optional` are others that are read, for the message. Errors of the file are those of `csv_lines`.
+    `optional` are others that are read, for the message; `tell` names the rest in a notice. Errors of the
+    file are those of `csv_lines`.
     """
     with naming(path):
         content = _table_in(path)
@@ -238,11 +266,13 @@ def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...
             known = f"; read are {read}" if optional else ""
             found = listed(header, most=MOST_NAMED)
             raise ValueError(f"line 1: the {which} missing, found {found}{known}")
-        forms: Forms | None = {} if _separator(content) == ";" else None
+        if tell:
+            tell_unread(path, (name for name in header if name not in (*columns, *optional)))
+        forms = Forms() if _separator(content) == ";" else None
         for number, cells in lines:
             if cells != header:  # which comes again where files were joined
                 yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}", forms)
-        for column, text in (forms or {}).items():
+        for column, text in (forms.thousands if forms else {}).items():
             if text:
                 told = f"{echo(text)} may be thousands: write 1.5 or 1500"
                 raise ValueError(f"{path}, column {echo(column)}: {told}")

@@ -273,9 +273,25 @@ def test_a_column_of_units_states_the_unit_of_the_values(tmp_path: Path) -> None
         read_carbon(written(tmp_path, "time,value,unit\n2026-11-01,40,apples\n"))
 
 
+def test_decimals_follow_a_comma_where_semicolons_separate_cells(tmp_path: Path) -> None:
+    """But not where the comma may separate thousands, or a point is a mark of the column, too."""
+    for texts, told in (
+        (("40,50", "-35,2", "1,040", "0,1 EUR/MWh"), None),
+        (("0,150", "1,040"), None),
+        (("1,040", "1.040"), "line 3, column 'price .EUR/MWh.': '1.040' has a '.', others a ','"),
+        (("1,040", "2,000"), "'2,000' may be thousands: write 1.5 or 1500"),
+        (("1.034,50",), "'1.034,50' has a comma"),
+    ):
+        rows = (f"2026-11-01 0{hour}:00;{text}\n" for hour, text in enumerate(texts))
+        file = written(tmp_path, f"time;price (EUR/MWh)\n{''.join(rows)}")
+        with pytest.raises(ValueError, match=told) if told else nullcontext():
+            found = read_carbon(file, quantity="money").per_kwh * 1000
+            assert found.tolist() == pytest.approx([float(text.split()[0].replace(",", ".")) for text in texts])
+
+
 @pytest.mark.parametrize("text", ["40,50", "1,040", "-35,20", "1,1 EUR/MWh"])
 def test_commas_in_numbers_are_refused_in_so_many_words(tmp_path: Path, text: str) -> None:
-    file = written(tmp_path, f"time;price (EUR/MWh)\n2026-11-01;{text}\n")
+    file = written(tmp_path, f'time,price (EUR/MWh)\n2026-11-01,"{text}"\n')
     with pytest.raises(ValueError, match=f"'{text}' has a comma; write decimals and thousands as in 1234.5"):
         read_carbon(file, quantity="money")
 
