@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -14,7 +15,7 @@ from wattsched.perfmodels.columns import read_table
 from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
-from wattsched.reading.inputs import MOST_COLUMNS, echo, listed, read_text
+from wattsched.reading.inputs import MOST_COLUMNS, NoticeWarning, echo, listed, read_text
 from wattsched.reading.tables import Row
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -214,13 +215,22 @@ def _measured(
         rows = [Row({**row.cells, "gpus": "1"}, row.place) for row in rows]
     if len(rows) < 2:
         found = "1 measurement" if rows else "0 measurements"
-        raise ValueError("; ".join([f"{path} has {found}, a fit needs 2 or more", *notes]))
+        raise too_few(f"{path} has {found}, a fit needs 2 or more", notes)
     columns = {name: _numbers(rows, name) for name in rows[0].cells if name in NUMBERS}
     if "time_per_epoch_s" in columns and samples_per_epoch is None:
         samples_per_epoch = SAMPLES_PER_EPOCH.get(rows[0].cells.get("dataset", ""))
         if samples_per_epoch is None:
             raise ValueError(f"{path} has seconds per epoch: give samples_per_epoch")
     return _measurements(path, columns, gpus_per_node, samples_per_epoch)
+
+
+def too_few(told: str, notes: Sequence[str]) -> ValueError:
+    """Return the error for too few measurements, with the notes on those left out; others become notices."""
+    left_out = [note for note in notes if note.startswith("left out")]
+    for note in notes:
+        if note not in left_out:
+            warnings.warn(note, NoticeWarning, stacklevel=3)
+    return ValueError("; ".join([told, *left_out]))
 
 
 def _unfold(rows: list[Row], counts: list[str]) -> list[Row]:

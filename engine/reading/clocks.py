@@ -15,6 +15,7 @@ from wattsched.reading.inputs import echo, number_in
 
 Floats = NDArray[np.float64]
 SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
+MS_PER_S = 1000.0
 BACKWARDS, ALIKE = 100.0, 2.0
 """Seconds forwards that are as unlikely as one backwards; a difference of roots that tells nothing."""
 TWICE = "assumed: of hours that come twice in autumn the likelier one, or else the first"

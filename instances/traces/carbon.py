@@ -25,14 +25,14 @@ import numpy as np
 
 from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.units import S_PER_H
-from wattsched.reading.clocks import LOCAL, SECONDS, is_since_1970, moment_s, moments_s
+from wattsched.reading.clocks import LOCAL, MS_PER_S, SECONDS, is_since_1970, moment_s, moments_s
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
 from wattsched.reading.inputs import echo, listed, meant, naming
 from wattsched.reading.tables import Row, rows_of, text_in
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
-MOST_PER_KWH, FAR, MS_PER_S = 1_000_000.0, 10.0, 1000.0
+MOST_PER_KWH, FAR = 1_000_000.0, 10.0
 REPEATED = 6
 """Equal steps in a row that are the step of the file there; fewer are holes."""
 TIME_COLUMNS = (
