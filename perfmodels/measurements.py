@@ -95,11 +95,12 @@ def read_measurements(
     """Read a table of measured steps.
 
     Columns, in any order and unit, under usual names of theirs (`perfmodels.columns`; a notice names the
-    others): ``gpus``; ``local_batch`` or ``batch_size`` (global); one of ``step_time_s``, ``iterations_per_s`` and
-    ``throughput`` (samples/s); optional ``nodes``, ``sync_time_s``, ``frequency_mhz``, ``power_limit_w``, ``power_w`` (average of one GPU). Also read:
-    wide tables of iterations/s with ``global_batch_size`` and a column per GPU count (ElasticFlow; an
-    empty cell or 0 is not measured), ``placements.csv`` and ``scalability.csv`` of Pollux, and
-    ``summary_power_*.csv`` of Zeus (one GPU, seconds per epoch).
+    others): ``gpus``; ``local_batch`` or ``batch_size`` (global); one of ``step_time_s``,
+    ``iterations_per_s`` and ``throughput`` (samples/s); optional ``nodes``, ``sync_time_s``,
+    ``frequency_mhz``, ``power_limit_w``, ``power_w`` (average of one GPU). Also read: wide tables of
+    iterations/s with ``global_batch_size`` and a column per GPU count (ElasticFlow; an empty cell or 0 is not
+    measured), ``placements.csv`` and ``scalability.csv`` of Pollux, and ``summary_power_*.csv`` of Zeus (one
+    GPU, seconds per epoch).
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from datetime import tzinfo
@@ -109,7 +110,7 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
     faults: list[str] = []
     found: list[tuple[Accounted, float | None, dict[str, Step]]] = []
     steps = dict[str, dict[str, Step]]()
-    is_document = text.lstrip().startswith("{")
+    is_document, alone = text.lstrip().startswith("{"), ""
     for row in _document_rows(text) if is_document else _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", text_in, "").partition(".")
@@ -120,10 +121,14 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
             found.append((_of_row(read, id, zone), own_j, steps[id]))
         elif id in steps and own_j:
             steps[id][step] = _step_of(read, own_j, zone)
+        alone = alone or f"{id}.{step}" * (id not in steps)
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
         raise InputError(faults, JSON if is_document else "sacct")
+    if alone and not found:
+        told = f"tells of steps alone, as of {echo(alone)}; sacct --allocations prints their jobs"
+        raise InputError([told], "sacct")
     return with_cuts([measured(job, own_j, its_steps) for job, own_j, its_steps in found])
 
 
@@ -166,9 +171,20 @@ def are_dashes(line: str) -> bool:
     return re.fullmatch(" *-[- ]*", line) is not None
 
 
+def separator_in(text: str) -> str | None:
+    """Return what separates the cells of a table: ``|``, or a tab or comma where all lines have its cells."""
+    lines = text.strip("\r\n").splitlines() or [""]
+    for sign in () if "|" in lines[0] else "\t,":
+        header, *rows = csv.reader(lines, delimiter=sign)
+        if "JobID" in header and all(len(row) in (0, len(header)) for row in rows):
+            return sign
+    return "|" if "|" in lines[0] else None
+
+
 def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Lines of a table and their cells: between separators, or where the dashes below a header are."""
     lines, places, least = text.splitlines(), list[tuple[int, int]](), 0
+    sign = separator_in(text) or "|"
     for number, (line, below) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
         if are_dashes(below):
             places = [found.span() for found in re.finditer("-+", below)]
@@ -176,7 +192,7 @@ def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
             least = places[-1][1] if below.endswith(" ") else 0
         if not line.strip() or are_dashes(line):
             continue
-        cells = [line[begin:end].strip() for begin, end in places] or line.split("|")
+        cells = [line[begin:end].strip() for begin, end in places] or _cells(line, sign)
         if places and "".join(cells).replace(" ", "") != line.replace(" ", ""):
             faults.append(f"line {number}: is not below its dashes; {WHOLE}")
         elif len(line) < least:
@@ -191,6 +207,12 @@ def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
             faults.append(f"line {number}: {echo(cut[0])} is cut off; {WHOLE}")
         else:
             yield number, cells
+
+
+def _cells(line: str, sign: str) -> list[str]:
+    """Return the cells of a line; beside commas, those with a list are quoted or have semicolons in it."""
+    cells = line.split("|") if sign == "|" else next(csv.reader([line], delimiter=sign))
+    return [cell.replace(";", ",") for cell in cells] if sign == "," else cells
 
 
 def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:

@@ -16,7 +16,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wattsched.reading.clocks import LOCAL, MS_PER_S, SECONDS, TWICE, in_order_s, is_since_1970, moment_s, moments_s
+from wattsched.reading.clocks import (
+    LOCAL,
+    MS_PER_S,
+    SECONDS,
+    TWICE,
+    in_order_s,
+    is_since_1970,
+    moment_s,
+    moments_s,
+)
 from wattsched.reading.inputs import (
     ROWS_PER_MB,
     NoticeWarning,
