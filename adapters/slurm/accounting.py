@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from datetime import tzinfo
@@ -39,7 +38,7 @@ _UNKNOWN = {"Unknown", "None", "N/A", "Invalid", "INVALID", "Partition_Limit", "
 _UNKNOWN |= {str(number) for number in UNKNOWN}
 _SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTPE]?)")
-_GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::([^=,]*))?=([^,]*))")
+_GPU_COUNT = re.compile(r"(?:^|[,;])(gres/gpu(?::([^=,;]*))?=([^,;]*))")
 _OTHER_GRES = re.compile(r"(?:^|,)(gres/(?!gpu[:=])[^:=,]*)")
 _ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
 
@@ -173,12 +172,19 @@ def are_dashes(line: str) -> bool:
 
 def separator_in(text: str) -> str | None:
     """Return what separates the cells of a table: ``|``, or a tab or comma where all lines have its cells."""
-    lines = text.strip("\r\n").splitlines() or [""]
-    for sign in () if "|" in lines[0] else "\t,":
-        header, *rows = csv.reader(lines, delimiter=sign)
-        if "JobID" in header and all(len(row) in (0, len(header)) for row in rows):
+    header, *lines = text.strip("\r\n").splitlines() or [""]
+    for sign in "\t," if "JobID" in header else "":
+        columns = len(header.split(sign))
+        if "|" not in header and all(len(_cells(line, sign)) == columns > 1 for line in lines if line):
             return sign
-    return "|" if "|" in lines[0] else None
+    return "|" if "|" in header else None
+
+
+def _cells(line: str, sign: str) -> list[str]:
+    """Return the cells of a line; those with commas may be quoted."""
+    if sign != ",":
+        return line.split(sign)
+    return [quoted or plain for quoted, plain in re.findall(r'(?:^|,)(?:"([^"]*)"|([^,]*))', line)]
 
 
 def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -207,12 +213,6 @@ def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
             faults.append(f"line {number}: {echo(cut[0])} is cut off; {WHOLE}")
         else:
             yield number, cells
-
-
-def _cells(line: str, sign: str) -> list[str]:
-    """Return the cells of a line; beside commas, those with a list are quoted or have semicolons in it."""
-    cells = line.split("|") if sign == "|" else next(csv.reader([line], delimiter=sign))
-    return [cell.replace(";", ",") for cell in cells] if sign == "," else cells
 
 
 def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:

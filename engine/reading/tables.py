@@ -41,6 +41,9 @@ ValueT = TypeVar("ValueT")
 Read = Callable[[str], float]
 _THOUSANDS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}([.,]\d{3}))(?![\d.,])")
 """Beginning of a cell with a number that may be written with marks for thousands; the group, with one."""
+Forms = dict[str, tuple[str | None, str]]
+"""Of each column the last number that may have a mark for thousands, or empty, None if it cannot be one in
+all; and its mark of decimals."""
 _DECIMALS = re.compile(r"([-+]?\d+)([.,])(\d+)(?![\d.,])")
 _COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*|\r?)\n)+)")
 """Lines before the header of a table that are a number sign, alone or with a blank and a text."""
@@ -129,25 +132,14 @@ def _require_header(line: int, names: list[str]) -> None:
         raise ValueError(f"line {line}: the column {echo(name)} occurs twice")
 
 
-class Forms:
-    """How numbers are written in a table whose cells semicolons separate: their decimals may follow a comma.
-
-    `thousands` has the last number of each column whose mark may separate thousands, empty where there is
-    none, and None if it cannot in all.
-    """
-
-    def __init__(self) -> None:
-        self.thousands, self._marks = dict[str, str | None](), dict[str, str]()
-
-    def number(self, column: str, text: str) -> str:
-        """Return a cell with a point before its decimals; a ValueError where columns have both marks."""
-        before, found = self.thousands.get(column, ""), _THOUSANDS.match(text)
-        self.thousands[column] = None if before is None or not found else text if found[1] else before
-        if (decimals := _DECIMALS.match(text)) is None:
-            return text
-        if self._marks.setdefault(column, decimals[2]) != decimals[2]:
-            raise ValueError(f"{echo(text)} has a '{decimals[2]}', others a '{self._marks[column]}'")
-        return f"{decimals[1]}.{decimals[3]}{text[decimals.end() :]}"
+def _with_point(text: str, column: str, forms: Forms) -> str:
+    """Return a cell with a point before its decimals; a ValueError where a column has commas, too."""
+    (last, mark), found, decimals = forms.get(column, ("", "")), _THOUSANDS.match(text), _DECIMALS.match(text)
+    last = None if last is None or not found else text if found[1] else last
+    forms[column] = last, mark or (decimals[2] if decimals else "")
+    if decimals and mark and decimals[2] != mark:
+        raise ValueError(f"{echo(text)} has a '{decimals[2]}', others a '{mark}'")
+    return _DECIMALS.sub(r"\1.\3", text, count=1) if decimals else text
 
 
 class Row:
@@ -165,7 +157,7 @@ class Row:
         text = self.cells[column].strip()
         try:
             if self.forms is not None and text and read is not text_in:
-                text = self.forms.number(column, text)
+                text = _with_point(text, column, self.forms)
             return read(text)
         except ValueError as error:
             raise self.fault(column, str(error)) from None
@@ -268,11 +260,11 @@ def rows_of(
             raise ValueError(f"line 1: the {which} missing, found {found}{known}")
         if tell:
             tell_unread(path, (name for name in header if name not in (*columns, *optional)))
-        forms = Forms() if _separator(content) == ";" else None
+        forms: Forms | None = {} if _separator(content) == ";" else None
         for number, cells in lines:
             if cells != header:  # which comes again where files were joined
                 yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}", forms)
-        for column, text in (forms.thousands if forms else {}).items():
+        for column, (text, _) in (forms or {}).items():
             if text:
                 told = f"{echo(text)} may be thousands: write 1.5 or 1500"
                 raise ValueError(f"{path}, column {echo(column)}: {told}")

@@ -47,7 +47,7 @@ _CURRENCY = rf"(?:{'|'.join([*_CURRENCIES.split(), *map(re.escape, _SIGNS)])})s?
 _COIN = r"(?:¢|pence|p|gbx|usc|euc|ct|cents?|c)"
 _MONEY = rf"(?P<coin>{_COIN})(?:\s+(?P<of>{_CURRENCY}))?|(?P<currency>{_CURRENCY}|rs)\s*(?P<part>{_COIN})?"
 _METRIC = r"(?<![A-Za-z/])(?P<prefix>(?i:milli|kilo|mega)?|[mkKMgG])(?P<base>{})(?![A-Za-z/])"
-_SCALE = r"(?<![a-z/])(?<!per )(?P<scale>{})s?(?![a-z/])"
+_SCALE = r"(?i:(?<![a-z/])(?<!per )(?P<scale>{})s?(?![a-z/]))"
 _FORMS: dict[Quantity, str] = {
     "power": _METRIC.format("[Ww]|[Ww]atts?"),
     "energy": _METRIC.format("[Ww][Hh]|[Jj]|[Jj]oules?"),
@@ -80,7 +80,7 @@ class Unit(NamedTuple):
 @lru_cache(maxsize=1024)
 def unit_in(text: str, quantity: Quantity) -> Unit | None:
     """Find the unit of a quantity that a text states last; letters that stand for two are a ValueError."""
-    told = _in_case(text, quantity)
+    told = _plain(text) if quantity in ("power", "energy") else _plain(text).lower()
     if not (found := [*re.finditer(_FORMS[quantity], told)]):
         return None
     parts, name = found[-1].groupdict(default=""), found[-1][0].strip()
@@ -90,8 +90,8 @@ def unit_in(text: str, quantity: Quantity) -> Unit | None:
             raise ValueError(f"{echo(name)} may be milli or mega: write m{base.upper()} or M{base.upper()}")
         scale = _PREFIXES[prefix if prefix in _PREFIXES else prefix.lower()]
         return Unit(scale * _JOULES.get(base.lower(), 1.0), "", name)
-    if scale := parts.get("scale"):
-        return Unit((_SECONDS | _MHZ)[scale], "", name)
+    if of_scale := parts.get("scale"):
+        return Unit((_SECONDS | _MHZ)[of_scale.lower()], "", name)
     # What is per nothing is taken to be per kWh.
     joules = _PREFIXES[prefix.replace("m", "M")] * _JOULES.get(base, _J_PER_KWH)
     if quantity == "carbon":
@@ -104,12 +104,7 @@ def unit_in(text: str, quantity: Quantity) -> Unit | None:
 
 def without_unit(name: str, quantity: Quantity) -> str:
     """Return a column's name in lower case without the unit that it states."""
-    return re.sub(_FORMS[quantity], "", _in_case(name, quantity)).strip(" []()").lower()
-
-
-def _in_case(text: str, quantity: Quantity) -> str:
-    """Return a text as `_plain`, in lower case where the case of a unit tells nothing."""
-    return _plain(text) if quantity in ("power", "energy") else _plain(text).lower()
+    return re.sub(_FORMS[quantity], "", _plain(name)).strip(" []()").lower()
 
 
 @lru_cache(maxsize=1024)

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.errors import NoticeWarning
-from wattsched.instances.traces.carbon_columns import USUAL_UNITS, Columns, clock_of, zone_in
+from wattsched.instances.traces.carbon_columns import USUAL_UNITS, Columns, clock_of, columns_of, zone_in
 from wattsched.instances.units import S_PER_H
 from wattsched.reading.clocks import LOCAL, MS_PER_S, SECONDS, is_since_1970, moment_s, moments_s
-from wattsched.reading.inputs import echo, json_in, listed, naming, read_text
+from wattsched.reading.inputs import echo, json_in, listed, naming, number_in, read_text
 from wattsched.reading.tables import Row, rows_of, text_in
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
@@ -136,9 +136,10 @@ def read_carbon(
     if len(header) == 2 and _is_time(header[0]):
         # No header: what was taken for it is a row.
         begun.insert(0, Row(dict(zip(header, header, strict=True)), f"{path}, line 1"))
-        columns = Columns(*header)
+        columns = Columns(header[0], header[1])
     else:
-        columns = Columns.of(path, header, column, quantity, may_lack=may_lack)
+        with naming(path):
+            columns = columns_of(path, header, column, quantity, may_lack=may_lack)
     time_column, value_column = columns.time, columns.value
     # One row at a time: a table of all zones has a million cells.
     times, values = list[float](), list[float]()
@@ -183,7 +184,8 @@ def read_carbon(
     if repeated:
         told = f"not used: {repeated:,} rows that are the same as earlier ones"
         warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
-    if is_since_1970(moment_s(first.cells[time_column])[0] / MS_PER_S):
+    cell = first.cells[time_column]
+    if moment_s(cell)[1] == SECONDS and is_since_1970(number_in(cell) / MS_PER_S):
         warnings.warn(f"{path}: assumed: times are milliseconds since 1970", NoticeWarning, stacklevel=2)
     if time_column == "point_time" and not read.stated:
         told = "has no unit, and WattTime's are lb/MWh or others: write it into the header, as [lb/MWh]"
@@ -192,11 +194,11 @@ def read_carbon(
         step_s = _steps_s(-begin_s[::-1])[::-1]
         begin_s = begin_s - step_s
         told = f"the times of '{time_column}' are the ends of steps of {np.median(step_s):g} s"
+        told += f", in {clock}" if clock else ""
         warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=2)
     if usual:
-        warnings.warn(
-            f"{source}: assumed: in {usual}, as {value_column} is published", NoticeWarning, stacklevel=2
-        )
+        told = f"assumed: in {usual}, as {value_column} is published"
+        warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
     _tell_steps(begin_s, step_s, source)
     read.tell(source)
     per_kwh = np.array(values)
@@ -273,8 +275,6 @@ def utc_time(text: str) -> datetime:
 def _utc_s(text: str) -> tuple[float, bool]:
     """Seconds since 1970, and True if the text tells their zone."""
     found_s, form = moment_s(text)
-    if form == SECONDS and is_since_1970(found_s / MS_PER_S):
-        return found_s / MS_PER_S, True
     if form == SECONDS and not is_since_1970(found_s):
         raise ValueError(f"{echo(text)} is neither seconds since 1970 nor a date like 2022-07-01 02:00+02:00")
     return found_s, form != LOCAL
@@ -296,14 +296,13 @@ def _points(path: str | Path) -> Iterator[Row]:
     """Yield the points of an answer of WattTime's as rows; a ValueError for other documents."""
     with naming(path):
         document = json_in(read_text(path))
-        meta = document.get("meta", {}) if isinstance(document, dict) else None
-        points = document.get("data") if isinstance(meta, dict) else None
-        if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
-            raise ValueError("is no answer of WattTime's, with points in `data`, and the unit in `meta`")
-    unit = f" [{meta['units']}]" if "units" in meta else ""
-    for number, point in enumerate(points):
-        cells = {"point_time": str(point.get("point_time", "")), f"value{unit}": str(point.get("value", ""))}
-        yield Row(cells, f"{path}, data[{number}]")
+        try:
+            column, points = f"value [{document['meta']['units']}]", document["data"]
+            rows = [{"point_time": str(one["point_time"]), column: str(one["value"])} for one in points]
+        except (KeyError, TypeError):
+            told = "is no answer of WattTime's, with points in `data` and their `units` in `meta`"
+            raise ValueError(told) from None
+    yield from (Row(cells, f"{path}, data[{number}]") for number, cells in enumerate(rows))
 
 
 def _seconds(clock: tzinfo | None, column: str, after_s: float, text: str) -> tuple[float, bool]:

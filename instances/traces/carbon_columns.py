@@ -1,4 +1,4 @@
-"""Columns of files of carbon intensities and prices: those of times, of values, and of their units and zones."""
+"""Columns of files of carbon intensities and prices: of times and their zones, of values and their units."""
 
 from __future__ import annotations
 
@@ -7,102 +7,82 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta, timezone, tzinfo
-from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from wattsched.instances.errors import NoticeWarning
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
-from wattsched.reading.inputs import echo, listed, meant, naming
+from wattsched.reading.inputs import echo, listed, meant
 from wattsched.reading.tables import tell_unread
 from wattsched.reading.units import Quantity, unit_in
 
 TIME_COLUMNS = (
     *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
-    *("interval_start", "settlementdate"),
-    *("datetime", "timestamp", "point_time", "time", "date", "utc"),
+    *("interval_start", "settlementdate", "datetime", "timestamp", "point_time", "time", "date", "utc"),
 )
 ZONE_COLUMNS = ("tz", "timezone", "time_zone", "time zone", "utc_offset", "utc offset")
+USUAL_UNITS: dict[tuple[str, Quantity], str] = {("moer", "carbon"): "lb/MWh", ("rrp", "money"): "AUD/MWh"}
+"""Units of WattTime's column and of that of the Australian market (AEMO), which do not state them."""
 INTENSITY_COLUMNS = (
-    "avg_ci_g_per_kwh",
-    "avg_ci",
-    "ci_lca_g_per_kwh",
-    "carbon intensity gco₂eq/kwh (life cycle)",
-    "carbon intensity gco₂eq/kwh (lca)",
-    "carbon_intensity_g_per_kwh",
-    "carbon_intensity_avg",
-    "carbon_intensity",
-    "carbonintensity",
-    "g_per_kwh",
+    *("avg_ci_g_per_kwh", "avg_ci", "ci_lca_g_per_kwh", "carbon intensity gco₂eq/kwh (life cycle)"),
+    *("carbon intensity gco₂eq/kwh (lca)", "carbon_intensity_g_per_kwh", "carbon_intensity_avg"),
+    *("carbon_intensity", "carbonintensity", "g_per_kwh", "moer"),
 )
 """Names of columns that are taken without being asked for, in lower case, the first that is there."""
-USUAL_UNITS: dict[tuple[str, Quantity], str] = {("moer", "carbon"): "lb/MWh", ("rrp", "money"): "AUD/MWh"}
-"""Units of columns of WattTime and of the Australian market (AEMO), whose files do not state them."""
-AEMO = "settlementdate"
-"""AEMO's times: the ends of intervals, ten hours ahead of UTC throughout the year."""
 
 
 class Columns(NamedTuple):
-    """Names of the columns of a file that are read.
-
-    Attributes
-    ----------
-    time, value : str
-    zone : str
-        Of the zones of times, empty where there is none.
-    units : tuple of str
-        Of currencies and units, the same in all rows.
-    """
+    """Names of the columns that are read: of times, values, and, where there are some, zones and units."""
 
     time: str
     value: str
     zone: str = ""
     units: tuple[str, ...] = ()
 
-    @classmethod
-    def of(
-        cls, path: str | Path, header: Sequence[str], asked: str | None, quantity: Quantity, *, may_lack: bool
-    ) -> Self:
-        """Choose the columns of a header; notices name those that are not read.
-
-        `asked` is that of the values, if anybody asked for one, and `may_lack` as for `read_carbon`.
-        """
-        time = _time_column(path, header)
-        with naming(path):
-            zoned = clock_of(time)[0] is not None
-        zone = "" if zoned else next((name for name in header if name.lower() in ZONE_COLUMNS), "")
-        beside = [name for name in header if re.search(r"(?:^|[ _])(?:units?|currency)$", name.lower())]
-        others = [name for name in header if name not in (time, zone, *beside)]
-        value = _value_column(path, others, asked, quantity, may_lack=may_lack)
-        # The unit of other values is not that of ours.
-        own = [
-            name
-            for name in beside
-            if " " not in (told := name.lower().replace("_", " "))
-            or told.startswith(value.lower().replace("_", " "))
-        ]
-        own.sort(key=lambda name: not name.lower().endswith("currency"))
-        what = "prices" if quantity == "money" else "carbon intensities"
-        read = {time, zone, value, *own}
-        tell_unread(path, (name for name in header if name not in read), f" for {what}")
-        return cls(time, value, zone, tuple(own))
-
     def unit(self, cells: Mapping[str, str]) -> str:
-        """Return what the columns of units say in a row, in brackets, with the currency that is known for $."""
-        told = [cell for name in self.units if (cell := cells[name].strip())]
-        known = USUAL_UNITS.get((self.value.lower(), "money"), "")[:3]
-        if len(told) > 1 and re.fullmatch("[A-Za-z]{3}", told[0]):
-            known = told[0]
-        return f"[{'/'.join(told).replace('$', known or '$')}]" if told else ""
+        """Return the unit that columns of a row state, with the currency that is known for a dollar sign."""
+        told = [cells[name].strip() for name in self.units]
+        known = told[0] if len(told) > 1 else USUAL_UNITS.get((self.value.lower(), "money"), "$")[:3]
+        return f"[{'/'.join(told).replace('$', known)}]" if any(told) else ""
+
+
+def columns_of(
+    path: str | Path, header: Sequence[str], asked: str | None, quantity: Quantity, *, may_lack: bool
+) -> Columns:
+    """Choose columns as `read_carbon` is asked to; notices name those that are not read."""
+    time = _time_column(path, header)
+    zone = next((name for name in header if name.lower() in ZONE_COLUMNS and not clock_of(time)[0]), "")
+    # What columns of units and currencies are of; the currency is the first.
+    of = {name: re.sub("[ _]?(units?|currency)$", "", name.lower()) for name in header}
+    beside = sorted((name for name in header if of[name] != name.lower()), key=str.lower)
+    others = [name for name in header if name not in (time, zone, *beside)]
+    value = _value_column(path, others, asked, quantity, may_lack=may_lack)
+    units = tuple(name for name in beside if of[name] in ("", value.lower()))
+    unread = (name for name in header if name not in (time, value, zone, *units))
+    tell_unread(path, unread, f" for {'prices' if quantity == 'money' else 'carbon intensities'}")
+    return Columns(time, value, zone, units)
+
+
+def zone_in(cell: str) -> tzinfo:
+    """Time zone of a cell, such as +10:30, UTC or Europe/Berlin; anything else is a ValueError."""
+    zone, _ = clock_of(f"UTC{cell}" if cell[:1] in ("+", "-") else cell)
+    if zone is None:
+        raise ValueError(
+            f"{echo(cell)} is no zone that is read; write +10:30, UTC, Europe/Berlin or the like"
+        )
+    return zone
 
 
 def clock_of(column: str) -> tuple[tzinfo | None, bool]:
     """Time zone of a column, None if untold, as in ``(UTC+1)``; and True if its times are ends.
 
-    ``UTC time`` of EIA's hourly files and ``SETTLEMENTDATE`` of the Australian market are ends.
+    ``UTC time`` of EIA's hourly files and ``SETTLEMENTDATE`` of the Australian market, which has no summer
+    time, are ends.
     """
     name = column.lower().replace("_", " ")
+    if name == "settlementdate":
+        return timezone(timedelta(hours=10)), True
     zone = re.search(r"\b(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
     sign, hours, minutes = zone.groups(default="0") if zone else "000"
     ahead = (-1 if sign == "-" else 1) * timedelta(hours=int(hours), minutes=int(minutes))
@@ -110,28 +90,13 @@ def clock_of(column: str) -> tuple[tzinfo | None, bool]:
     for named in re.findall(r"[A-Z]\w+(?:/[A-Z][\w+-]*)+", column):
         with suppress(KeyError, OSError, ValueError):  # as for Date/Time
             clock = ZoneInfo(named)
-    if name == AEMO:
-        return timezone(timedelta(hours=10)), True
     return clock, name == "utc time" or re.search(r"\bend(?:s|ing)?\b", name) is not None
-
-
-@lru_cache(maxsize=64)
-def zone_in(cell: str) -> tzinfo:
-    """Time zone of a cell, such as +10:30, UTC or Europe/Berlin; anything else is a ValueError."""
-    told = cell.strip()
-    zone, _ = clock_of(f"UTC{told}" if told[:1] in ("+", "-") else "UTC" if told == "Z" else told)
-    if zone is None:
-        raise ValueError(
-            f"{echo(told)} is no zone that is read; write +10:30, UTC, Europe/Berlin or the like"
-        )
-    return zone
 
 
 def _time_column(path: str | Path, header: Sequence[str]) -> str:
     """Column of times: a usual name, one with a zone first, or the first of two columns."""
     if found := [name for name in header if name.lower() in TIME_COLUMNS]:
-        with naming(path):
-            return next((name for name in found if clock_of(name)[0]), found[0])
+        return next((name for name in found if clock_of(name)[0]), found[0])
     if header[0] in ("", "index") or len(header) != 2:
         names, there = ", ".join(TIME_COLUMNS), listed(header, most=MOST)
         told = "read are tables with one, of times like 2022-07-01 02:00+02:00, and one of numbers"
@@ -153,8 +118,7 @@ def _value_column(
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
     lowered = {name.lower(): name for name in reversed(others)}
-    known = [name for name, of in USUAL_UNITS if of == quantity]
-    known = [*INTENSITY_COLUMNS, *known] if quantity == "carbon" else known
+    known = INTENSITY_COLUMNS if quantity == "carbon" else ("rrp",)
     usual = [lowered[name] for name in known if name in lowered]
     if found := [asked] if asked is not None else usual or (others if len(others) == 1 else []):
         rest = [name for name in stating if name != found[0]]

@@ -260,8 +260,8 @@ def _duration_s(cell: str) -> float:
 
 
 def _time_limit_s(cell: str) -> float:
-    """Seconds of a time limit, 0 for none, as Slurm prints that."""
-    return 0.0 if cell.lower() in ("unlimited", "infinite") else _duration_s(cell)
+    """Seconds of a time limit, 0 for Slurm's word for none."""
+    return 0.0 if cell.lower() == "unlimited" else _duration_s(cell)
 
 
 def _clock_or_number_s(text: str) -> float:

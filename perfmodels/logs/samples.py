@@ -16,16 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wattsched.reading.clocks import (
-    LOCAL,
-    MS_PER_S,
-    SECONDS,
-    TWICE,
-    in_order_s,
-    is_since_1970,
-    moment_s,
-    moments_s,
-)
+from wattsched.reading.clocks import LOCAL, TWICE, in_order_s, moment_s, moments_s
 from wattsched.reading.inputs import (
     ROWS_PER_MB,
     NoticeWarning,
@@ -284,13 +275,10 @@ def reading(text: str, most: float, unit: str = "", read: Callable[[str], float]
 def seconds_of(text: str, time_zone: tzinfo | None = None) -> tuple[list[float], bool]:
     """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; if its zone is known.
 
-    Numbers may be milliseconds.
     A date without a zone is of `time_zone`, which may show it twice, or else read as in UTC. Anything else is
     a ValueError.
     """
     found_s, form = moment_s(text)
-    if form == SECONDS and is_since_1970(found_s / MS_PER_S):
-        return [found_s / MS_PER_S], True
     if form == LOCAL and time_zone is not None:
         return moments_s(found_s, time_zone), True
     return [found_s], form != LOCAL

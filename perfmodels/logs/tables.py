@@ -35,7 +35,7 @@ from wattsched.perfmodels.logs.samples import (
     table_lines,
 )
 from wattsched.reading.inputs import NoticeWarning, echo, listed
-from wattsched.reading.tables import Row
+from wattsched.reading.tables import Row, tell_unread
 from wattsched.reading.units import Numbers
 
 VALUE = r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? ([mk]?W|MHz|%)"
@@ -138,6 +138,7 @@ def _samples_below(names: list[str], rows: Iterator[Line], name: str, lacks: str
     }
     gpu, model, in_mig = first(GPUS), first(MODELS), False
     hosts = [cell for query, cell in named.items() if query.lower() in (*CLUSTERS, *HOSTS)]
+    tell_unread(name, (of for query, of in named.items() if query not in QUERIES and of not in hosts))
     timeless, again = TIME not in named and not hosts and not (gpu and "uuid" in gpu), 0
     for _, line, cells in rows:
         if cells == names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import warnings
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -105,7 +106,7 @@ def test_where_a_time_or_the_file_alone_has_a_zone_it_is_told(tmp_path: Path) ->
         (
             "time,a,b\n2022-01-01 00:00,1,2\n",
             None,
-            "no zone is named: one of the columns 'a', 'b'",
+            "no zone is named: one of the columns 'a', 'b'; give it as `zone`",
         ),
         ("time,a,b\n2022-01-01 00:00,1,2\n", "c", "no column 'c', found 'a', 'b'"),
         ("time,DE,FR\n2022-01-01 00:00,1,2\n", "de", "no column 'de' (did you mean 'DE'?)"),
@@ -258,6 +259,78 @@ def test_a_header_and_a_column_of_units_agree(tmp_path: Path) -> None:
 def test_a_currency_alone_is_told_to_be_per_kwh(tmp_path: Path) -> None:
     with pytest.warns(NoticeWarning, match="assumed: eur per kWh, as the header names no energy"):
         read_carbon(written(tmp_path, "time,price (EUR)\n2026-11-02 01:00,80\n"), None, "money")
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "begin", "per_kwh", "currency"),
+    [
+        ("time,tz,price (AUD/MWh)", "2025-04-02 10:30,+10:30,80", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,time zone,EUR/MWh", "2025-07-02 02:00,Europe/Berlin,80", "2025-07-02T00:00Z", 0.08, "EUR"),
+        (
+            "time,utc,price (AUD/MWh)",
+            "2025-04-02 10:30,2025-04-02 00:00,80",
+            "2025-04-02T00:00Z",
+            0.08,
+            "AUD",
+        ),
+        ("time,price,currency,unit", "2025-04-02T00:00Z,80,AUD,MWh", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,price,Unit,Currency", "2025-04-02T00:00Z,80,$/MWh,AUD", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,price,currency", "2025-04-02T00:00Z,.08,SEK", "2025-04-02T00:00Z", 0.08, "SEK"),
+        ("time,RRP,unit", "2025-04-02T00:00Z,80,$/MWh", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,MCP (Rs/MWh)", "2025-04-02T00:00Z,80", "2025-04-02T00:00Z", 0.08, "INR"),
+        ("time,MCP (₹/MWh)", "2025-04-02T00:00Z,80", "2025-04-02T00:00Z", 0.08, "INR"),
+        ("time,RRP (A$/MWh)", "2025-04-02T00:00Z,80", "2025-04-02T00:00Z", 0.08, "AUD"),
+        (
+            *("interval_start,interval_end,lmp (USD/MWh)", "2025-04-02T00:00Z,2025-04-02T01:00Z,80"),
+            *("2025-04-02T00:00Z", 0.08, "USD"),
+        ),
+        (
+            *("REGION,SETTLEMENTDATE,TOTALDEMAND,RRP", "SA1,2025/04/02 11:00:00,1500,80"),
+            *("2025-04-02T00:00Z", 0.08, "AUD"),
+        ),
+    ],
+)
+def test_zones_currencies_and_units_of_rows_are_read(
+    tmp_path: Path, header: str, row: str, begin: str, per_kwh: float, currency: str
+) -> None:
+    found = read_carbon(written(tmp_path, f"{header}\n{row}\n"), quantity="money")
+    assert found.begin == utc_time(begin)
+    assert (found.per_kwh.tolist(), found.currency, found.zoned) == (pytest.approx([per_kwh]), currency, True)
+
+
+def test_what_contradicts_a_zone_or_a_unit_is_refused_or_named(tmp_path: Path) -> None:
+    local = written(tmp_path, "time,tz,EUR/MWh\n2025-04-02 10:30,ACDT,80\n")
+    with pytest.raises(
+        ValueError, match=r"line 2, column 'tz': 'ACDT' is no zone that is read; write \+10:30"
+    ):
+        read_carbon(local, quantity="money")
+    stated = written(tmp_path, "time (UTC+1),tz,EUR/MWh\n2025-04-02 10:30,+10:30,80\n")
+    with pytest.raises(ValueError, match="no column of times"):
+        read_carbon(stated, quantity="money")
+    stated = written(tmp_path, "date (utc),tz,EUR/MWh\n2025-04-02 10:30,+10:30,80\n")
+    with pytest.warns(NoticeWarning, match="not read: the columns 'tz' for prices"):
+        assert read_carbon(stated, quantity="money").begin == utc_time("2025-04-02T10:30Z")
+    grams = written(tmp_path, "time,carbon_intensity,carbon_intensity_unit\n2025-04-02T00Z,1000,lbs/MWh\n")
+    assert read_carbon(grams).per_kwh.tolist() == pytest.approx([453.59237])
+
+
+def test_answers_of_watttime_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "moer.json"
+    points = [{"point_time": f"2025-04-05T00:0{minute}:00+00:00", "value": 1000} for minute in (0, 5)]
+    file.write_text(json.dumps({"data": points, "meta": {"units": "lbs_co2_per_mwh"}}))
+    assert read_carbon(file).per_kwh.tolist() == pytest.approx([453.59237] * 2)
+    table = written(tmp_path, "timestamp,MOER,MOER version,frequency\n2025-04-05T00:00Z,1000,4.0,300\n")
+    with pytest.warns(NoticeWarning, match="column 'MOER': assumed: in lb/MWh, as MOER is published"):
+        assert read_carbon(table).per_kwh.tolist() == pytest.approx([453.59237])
+    for document in (
+        [],
+        {"data": points},
+        {"data": [{}], "meta": {"units": "lb/MWh"}},
+        {"data": 1, "meta": 2},
+    ):
+        file.write_text(json.dumps(document))
+        with pytest.raises(ValueError, match=r"moer.json: is no answer of WattTime's"):
+            read_carbon(file)
 
 
 def test_a_column_of_units_states_the_unit_of_the_values(tmp_path: Path) -> None:

@@ -353,7 +353,7 @@ def test_another_separator_of_sacct_is_named(cells: list[str], separator: str) -
     [("\t", "cpu=4,gres/gpu=2"), (",", '"cpu=4,gres/gpu=2"'), (",", "cpu=4;gres/gpu=2"), ("|", "gres/gpu=2")],
 )
 def test_tabs_and_commas_separate_cells_where_all_lines_have_as_many(separator: str, tres: str) -> None:
-    rows = ["JobID State Submit Start Elapsed AllocTRES NodeList".split()]
+    rows = [["JobID", "State", "Submit", "Start", "Elapsed", "AllocTRES", "NodeList"]]
     rows += [[id, "COMPLETED", "100", "200", "01:00:00", tres, ""] for id in ("7", "8")]
     text = "".join(f"{separator.join(row)}\n" for row in rows)
     assert kind_of(text) == "accounting"
