@@ -29,7 +29,7 @@ NAMES: dict[str, tuple[str, Quantity | None]] = {
     "job": (r"job ?id|pod", None),
     "start": (r"start time|started|begin( time)?", None),
     "end": (r"end time|ended|finish(ed| time)", None),
-    "steps": (r"iterations|(num|number of) steps", None),
+    "steps": ("steps", None),
 }
 """Patterns of other names, in lower case with single blanks and without the unit, and quantities."""
 

@@ -70,7 +70,8 @@ def _table_in(path: str | Path) -> bytes:
 def tell_unread(path: str | Path, names: Iterable[str], more: str = "") -> None:
     """Name the columns of a table that are not read, and `more` on them."""
     if found := [*filter(None, names)]:
-        warnings.warn(f"{path}: not read: the columns {listed(found)}{more}", NoticeWarning, stacklevel=3)
+        told = f"{path}: not read: the columns {listed(found, most=MOST_NAMED)}{more}"
+        warnings.warn(told, NoticeWarning, stacklevel=3)
 
 
 def tell_cut(content: bytes | str, path: str | Path) -> None:

@@ -27,7 +27,7 @@ USUAL_UNITS: dict[tuple[str, Quantity], str] = {("moer", "carbon"): "lb/MWh", ("
 INTENSITY_COLUMNS = (
     *("avg_ci_g_per_kwh", "avg_ci", "ci_lca_g_per_kwh", "carbon intensity gco₂eq/kwh (life cycle)"),
     *("carbon intensity gco₂eq/kwh (lca)", "carbon_intensity_g_per_kwh", "carbon_intensity_avg"),
-    *("carbon_intensity", "carbonintensity", "g_per_kwh", "moer"),
+    *("carbon_intensity", "carbonintensity", "g_per_kwh"),
 )
 """Names of columns that are taken without being asked for, in lower case, the first that is there."""
 
@@ -108,7 +108,7 @@ def _value_column(
     path: str | Path, others: Sequence[str], asked: str | None, quantity: Quantity, *, may_lack: bool
 ) -> str:
     """Column of values among those besides the times; see `read_carbon`."""
-    stating = [name for name in others if unit_in(name, quantity)]
+    stating = [one for one in others if unit_in(one, quantity) or (one.lower(), quantity) in USUAL_UNITS]
     if may_lack and asked not in (None, *others) and 1 in (len(others), len(stating)):
         taken = others if len(others) == 1 else stating
         told = f"the column {echo(taken[0])} is taken, as there is no {echo(asked)}"
@@ -118,8 +118,7 @@ def _value_column(
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
     lowered = {name.lower(): name for name in reversed(others)}
-    known = INTENSITY_COLUMNS if quantity == "carbon" else ("rrp",)
-    usual = [lowered[name] for name in known if name in lowered]
+    usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered and quantity == "carbon"]
     if found := [asked] if asked is not None else usual or (others if len(others) == 1 else []):
         rest = [name for name in stating if name != found[0]]
         if asked is None and rest:
