@@ -114,7 +114,7 @@ def read_carbon(
     ----------
     path : str or Path
         CSV file with or without a header, plain or compressed with gzip. A file without one has two columns,
-        times and numbers. The newest rows may come first, and rows again.
+        times and numbers. The newest rows may come first, and rows again. Or an answer of WattTime's (JSON).
     column : str, optional
         Name of the column (default: the first of `INTENSITY_COLUMNS`, the only one besides the times, or the
         only one that states a unit of the quantity).

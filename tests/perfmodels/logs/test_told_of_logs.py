@@ -49,6 +49,18 @@ def test_logs_that_were_joined_without_times_and_nodes_are_pointed_at(tmp_path, 
         read_log(written(tmp_path, one, "17.csv"))
 
 
+def test_power_limits_that_not_all_logs_tell_are_said_not_to_be_used(tmp_path):
+    limits = {"a": 200.0, "b": 300.0, "c": None}
+    logs = []
+    for name, limit_w in limits.items():
+        text = smi(readings(Job(name, 1, 180.0, power_limit_w=limit_w or 100.0)))
+        text = text if limit_w else re.sub("power.limit", "x", text)
+        logs.append(written(tmp_path, text, f"{name}.csv"))
+    rows = "".join(f"{name},{8 * n},{n}\n" for n, name in enumerate(limits, start=1))
+    _, found = read_logged(logs, table(tmp_path, f"job,batch_size,step_time_s\n{rows}"))
+    assert "not used: the power limits 200, 300 W, as no log tells that of 'c'" in found.notes
+
+
 def test_columns_of_a_log_that_are_not_read_are_named(tmp_path):
     log = re.sub("(?m)^", "node1: ", smi(readings(Job("17", 1, 300.0)))).removesuffix("node1: ")
     with pytest.warns(NoticeWarning, match="not read: the columns 'node1: timestamp'"):
