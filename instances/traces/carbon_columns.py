@@ -54,11 +54,11 @@ def columns_of(
     time = _time_column(path, header)
     zone = next((name for name in header if name.lower() in ZONE_COLUMNS and not clock_of(time)[0]), "")
     # What columns of units and currencies are of; the currency is the first.
-    of = {name: re.sub("[ _]?(units?|currency)$", "", name.lower()) for name in header}
-    beside = sorted((name for name in header if of[name] != name.lower()), key=str.lower)
-    others = [name for name in header if name not in (time, zone, *beside)]
+    plain = {name: name.lower().replace("_", " ") for name in sorted(header, key=str.lower)}
+    of = {name: re.sub(" ?(units?|currency)$", "", words) for name, words in plain.items()}
+    others = [name for name in header if name not in (time, zone) and of[name] == plain[name]]
     value = _value_column(path, others, asked, quantity, may_lack=may_lack)
-    units = tuple(name for name in beside if of[name] in ("", value.lower()))
+    units = tuple(name for name in of if of[name] != plain[name] and of[name] in ("", plain[value]))
     unread = (name for name in header if name not in (time, value, zone, *units))
     tell_unread(path, unread, f" for {'prices' if quantity == 'money' else 'carbon intensities'}")
     return Columns(time, value, zone, units)

@@ -312,6 +312,15 @@ def test_what_contradicts_a_zone_or_a_unit_is_refused_or_named(tmp_path: Path) -
         assert read_carbon(stated, quantity="money").begin == utc_time("2025-04-02T10:30Z")
     grams = written(tmp_path, "time,carbon_intensity,carbon_intensity_unit\n2025-04-02T00Z,1000,lbs/MWh\n")
     assert read_carbon(grams).per_kwh.tolist() == pytest.approx([453.59237])
+    both = "time,Carbon Intensity,price_unit,carbon_intensity_unit,price\n"
+    both += "2025-04-02T00Z,1000,EUR/MWh,lbs/MWh,80\n"
+    with pytest.warns(
+        NoticeWarning, match="not read: the columns 'Carbon Intensity', 'carbon_intensity_unit'"
+    ):
+        assert read_carbon(written(tmp_path, both), "price", "money").per_kwh.tolist() == pytest.approx(
+            [0.08]
+        )
+    assert read_carbon(tmp_path / "carbon.csv", "Carbon Intensity").per_kwh[0] == pytest.approx(453.59237)
 
 
 def test_answers_of_watttime_are_read(tmp_path: Path) -> None:
