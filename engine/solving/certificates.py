@@ -287,7 +287,7 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
             leaf_s = max(1e-6, time.perf_counter() - began_s)
             most = int(min(most, 2 * _VERIFYING * left_s / leaf_s))
         grown = tree.prove(counts.program, value, timer.share(1.0 - _VERIFYING), counts=counts, nodes=most)
-        nodes = [_counted(counts, node) for node in grown.nodes]
+        nodes = _counted_nodes(counts, grown.nodes)
         return verified(call, nodes), nodes
 
 
@@ -345,13 +345,21 @@ def verified(call: Call, nodes: list[Node]) -> Proof:
     return prove_tree(call.prover, [node.model_dump() for node in nodes], sense)
 
 
-def _counted(counts: Counts, node: tree.Node) -> Node:
-    """Node of a tree that counts, in the words of the instance."""
-    if isinstance(node.split, AtMost):
-        split = {**counts.named(node.split.count), "at_most": node.split.most}
-        return Node(split=split, inside=node.inside, outside=node.outside)
-    of_splits = {f"split:{above}": counts.program.reported(y) for above, y in node.of_splits.items()}
-    return Node(prices=counts.named_prices(node.prices) | of_splits)
+def _counted_nodes(counts: Counts, grown: list[tree.Node]) -> list[Node]:
+    """Nodes of a tree that counts, in the words of the instance; columns that are fixed come first."""
+    nodes, fixed, program = list[Node](), counts.fixed, counts.program
+    if fixed is not None:
+        nodes.append(Node(split={**fixed.split, "at_most": 0}, inside=2, outside=1))
+        nodes.append(Node(prices={**fixed.prices, "split:0": program.reported(fixed.more)}))
+    first = len(nodes)
+    for node in grown:
+        if isinstance(node.split, AtMost):
+            split = {**counts.named(node.split.count), "at_most": node.split.most}
+            nodes.append(Node(split=split, inside=first + node.inside, outside=first + node.outside))
+        else:
+            of_splits = {f"split:{first + above}": program.reported(y) for above, y in node.of_splits.items()}
+            nodes.append(Node(prices=counts.named_prices(node.prices) | of_splits))
+    return nodes
 
 
 def _nodes_of_splits(model: Model[Any], grown: tree.Tree) -> list[Node]:

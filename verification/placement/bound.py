@@ -9,7 +9,12 @@ Every task is on one node or waits (prices :math:`\pi_t` of any sign), and a nod
 
 with the cost :math:`c_n(S)` of the changes on node n when it takes the tasks S, and :math:`w_t` of task t
 waiting, 0 if it fits nowhere. Splits of a certificate tree are rows more: they count nodes or tasks on them,
-and are paid by what nodes take. Where nodes can host too many sets to list, prices prove nothing.
+and are paid by what nodes take. Where nodes can host too many sets to list, `labels` bounds the least of
+them, and splits that count on nodes prove nothing.
+
+A split may also count nodes whose tasks cost more than a limit at some prices. Where none does, only the other
+sets are left to the node; and where one does, these prices prove more by that limit (reduced cost fixing). In
+general what a split has at most 0 of is in no set inside it.
 
 Often all changes are whole multiples of a step, such as the watts of a processor. Then a decision in which no
 task waits that fits somewhere costs the next multiple at least; and any other :math:`L + \min_t
@@ -34,6 +39,7 @@ from wattsched.instances.placement.instance import PlacementInstance, Task
 from wattsched.topology.arrays import FloatArray, IntArray, offsets
 from wattsched.verification.arithmetic import common_step
 from wattsched.verification.placement.checker import WHOLE, NodeState, fits_somewhere, waiting_w, worth
+from wattsched.verification.placement.labels import Hosts
 from wattsched.verification.report import TOLERANCE, Proof, charges, reach_of
 from wattsched.verification.tree import Counted, CountingProver, CountSplit, Taken
 
@@ -96,8 +102,7 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
                 longer[*hosted, times] = states
                 seen += len(states)
                 if seen > most:
-                    why = "the nodes can host too many sets of tasks to prove a bound from prices"
-                    raise TooManyError(why)
+                    raise TooManyError("the nodes can host too many sets of tasks to prove a bound by splits")
         sets = longer
     power_w, fragments = node.power_w(), node.fragmentation_gpus()
     added: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
@@ -147,9 +152,12 @@ def prove(instance: PlacementInstance, prices: Mapping[str, object]) -> Proof:
 class _Split(CountSplit):
     """Counts nodes that take any task, or as many at least as `hosts` says of tasks like some.
 
-    Where there is a `task`, tasks like it. With `nodes` only these count.
+    Where there is a `task`, tasks like it. With `nodes` only these count, and with `beyond` only those whose
+    tasks cost more than that at some `prices` of tasks and nodes, which are named as in certificates.
     """
 
+    beyond: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    prices: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     nodes: list[str] | None = None
     hosts: dict[str, Annotated[int, Field(ge=1)]] | None = None
     task: str | None = None
@@ -159,10 +167,14 @@ class _Split(CountSplit):
         yield from unknown("split", "node", self.nodes or (), {node.name for node in instance.nodes})
         tasks = [*(self.hosts or ()), *([] if self.task is None else [self.task])]
         yield from unknown("split", "task", tasks, {task.name for task in instance.tasks})
+        rows = {f"task:{task.name}" for task in instance.tasks} | {
+            f"node:{node.name}" for node in instance.nodes
+        }
+        yield from unknown("split", "row", self.prices, rows)
 
 
 _Owed = list[tuple[Counted[_Split], float]]
-"""Splits on which prices are, with their charges."""
+"""Splits with their charges, infinite where nothing is allowed that they count."""
 
 
 class Prover(CountingProver[_Split]):
@@ -185,6 +197,7 @@ class Prover(CountingProver[_Split]):
         # What each kind of node can host, and the kind of each node.
         self._sets: dict[tuple[object, ...], Hostable] = {}
         self._kinds: list[tuple[object, ...]] = []
+        self._states: dict[tuple[object, ...], NodeState] = {}
         self._too_many = ""
         try:
             self._list()
@@ -198,11 +211,11 @@ class Prover(CountingProver[_Split]):
         usual, seen = self.instance.usual_tasks(), 0
         for node in self.instance.nodes:
             state = NodeState.of(self.instance, node, usual)
-            kind = (*state.kind, min(state.memory_mib, most_mib))
-            self._kinds.append(kind)
-            if kind not in self._sets:
-                self._sets[kind] = hostable(state, wanted, MOST_STATES - seen)
-                seen += self._sets[kind].seen
+            self._kinds.append((*state.kind, min(state.memory_mib, most_mib)))
+            self._states.setdefault(self._kinds[-1], state)
+        for kind, state in self._states.items():
+            self._sets[kind] = hostable(state, wanted, MOST_STATES - seen)
+            seen += self._sets[kind].seen
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, of the decisions on some sides of splits."""
@@ -212,10 +225,11 @@ class Prover(CountingProver[_Split]):
         inside, outside = ({count.row for count in counts if count.inside == side} for side in (True, False))
         limits = {f"objective:{name}": limit for name, limit in self._limits.items()}
         charged, faults = charges(prices, nodes | inside | limits.keys(), tasks, "min", demands=outside)
-        if faults or self._too_many:
-            return Proof(faults or [self._too_many])
         owed = [(count, charged[count.row]) for count in counts if count.row in charged]
         parts = [-charge * count.limit for count, charge in owed]
+        owed += [(count, math.inf) for count in counts if count.inside and count.limit == 0]
+        if faults or (owed and self._too_many):
+            return Proof(faults or [self._too_many])
         at_limits = {row: charged[row] * limit for row, limit in limits.items() if row in charged}
         parts += [-charge for charge in at_limits.values()]
         # What limits on other objectives charge is these at a weight.
@@ -230,7 +244,7 @@ class Prover(CountingProver[_Split]):
         leeway = TOLERANCE * math.fsum(map(abs, at_limits.values()))
         placed = {name: -charged.get(f"task:{name}", 0.0) for name in self._waiting}
         parts += [min(placed[name], cost) for name, cost in waiting.items()]
-        parts += self._of_nodes(charged, owed, paid)
+        parts += self._of_labels(charged, paid) if self._too_many else self._of_nodes(charged, owed, paid)
         # Rounding of sums, on the safe side.
         size = math.fsum(abs(part) for part in parts)
         bound, step = math.fsum(parts) - SUM_ROUNDING * size, self._step
@@ -246,27 +260,52 @@ class Prover(CountingProver[_Split]):
     @cached_property
     def _dearest(self) -> float:
         """Cost that no decision exceeds: every task waits, and every node changes most."""
-        most = {
-            kind: float(np.abs(sets.cost([(self.instance, 1.0)])).max(initial=0.0))
-            for kind, sets in self._sets.items()
-        }
-        return math.fsum(self._waiting.values()) + math.fsum(most[kind] for kind in self._kinds)
+        parts = [math.fsum(self._waiting.values())]
+        for node in self.instance.nodes:
+            gpu, cpu = self.instance.gpu_type_of(node), self.instance.cpu_type_of(node)
+            watts = node.gpus * gpu.full_power_w + math.ceil(node.cpu_milli / 2000) * cpu.full_power_w
+            parts.append(worth(self.instance, watts, node.gpus, 0.0))
+        return math.fsum(parts)
 
     @cached_property
     def _step(self) -> Fraction:
         """Number of which the cost of every decision is a whole multiple, if no placeable task waits."""
-        return common_step(sets.step for sets in self._sets.values())
+        return Fraction(0) if self._too_many else common_step(sets.step for sets in self._sets.values())
+
+    def _of_labels(
+        self, charged: Mapping[str, float], paid: Sequence[tuple[PlacementInstance, float]]
+    ) -> Iterator[float]:
+        """Yield the terms that nodes add to the bound, where they can host too much to list."""
+        per_w = math.fsum(weight * worth(of, 1.0, 0.0, 0.0) for of, weight in paid)
+        per_gpu = math.fsum(weight * worth(of, 0.0, 1.0, 0.0) for of, weight in paid)
+        wanted = []
+        for alike in self._alike.values():
+            prices = sorted((-charged.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)
+            wanted.append((alike[0], np.array(prices)))
+        cost = [charged.get(f"node:{node.name}", 0.0) for node in self.instance.nodes]
+        lowest: dict[tuple[object, ...], float] = {}
+        for price, kind in zip(cost, self._kinds, strict=True):
+            lowest[kind] = min(price, lowest.get(kind, price))
+        hosts: dict[tuple[object, ...], Hosts] = {}
+        least: dict[tuple[object, ...], float] = {}
+        for kind, state in self._states.items():
+            like = state.node.gpu_type, len(state.gpus)
+            if like not in hosts:
+                hosts[like] = Hosts(state, wanted, per_w, per_gpu)
+            # What costs more than the node's price saves nothing.
+            least[kind] = hosts[like].least(state, -lowest[kind])
+        for price, kind in zip(cost, self._kinds, strict=True):
+            yield min(0.0, price + least[kind])
+            yield -price
 
     def _of_nodes(
         self, charged: Mapping[str, float], owed: _Owed, paid: Sequence[tuple[PlacementInstance, float]]
     ) -> Iterator[float]:
         """Yield the terms that nodes add to the bound, with what they owe for being counted."""
         costs = {kind: sets.cost(paid) for kind, sets in self._sets.items()}
+        plain = costs if len(paid) == 1 else {kind: sets.cost(paid[:1]) for kind, sets in self._sets.items()}
         # Of tasks with one request a node takes those whose prices are the highest: their sums by number.
-        gains = []
-        for alike in self._alike.values():
-            worths = sorted((-charged.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)
-            gains.append(np.concatenate([[0.0], np.cumsum(worths)]))
+        gains = self._gains({row: -charge for row, charge in charged.items()})
         known: dict[tuple[object, ...], float] = {}
         for node, kind in zip(self.instance.nodes, self._kinds, strict=True):
             here = [
@@ -274,24 +313,28 @@ class Prover(CountingProver[_Split]):
                 for count, charge in owed
                 if count.what.nodes is None or node.name in count.what.nodes
             ]
-            key = (kind, *(count.row for count, _ in here))
+            own = [count.what.prices.get(f"node:{node.name}", 0.0) for count, _ in here]
+            key = (kind, *(count.row for count, _ in here), *own)
             if key not in known:
-                known[key] = self._least(self._sets[kind], costs[kind], gains, here)
+                cost, sets = _less(costs[kind], self._sets[kind], gains), self._sets[kind]
+                for (count, charge), price in zip(here, own, strict=True):
+                    times = self._times(count.what, sets)
+                    if count.what.beyond is not None:
+                        then = _less(plain[kind], sets, self._gains(count.what.prices)) - price
+                        times = times * (then > count.what.beyond)
+                    cost += np.where(times > 0, charge, 0.0) * np.maximum(times, 1.0)
+                known[key] = float(cost.min(initial=math.inf))
             price = charged.get(f"node:{node.name}", 0.0)
             yield min(0.0, price + known[key])
             yield -price
 
-    def _least(self, sets: Hostable, costs: FloatArray, gains: list[FloatArray], owed: _Owed) -> float:
-        """Least of the costs of the sets that a node can host, less tasks' prices, with charges of splits.
-
-        The `gains` are, by request, the prices of its 0, 1, 2, ... dearest tasks together.
-        """
-        cost = costs.copy()
-        for column, gain in enumerate(gains):
-            cost -= gain[sets.tasks[:, column]]
-        for count, charge in owed:
-            cost += charge * self._times(count.what, sets)
-        return float(cost.min())
+    def _gains(self, prices: Mapping[str, float]) -> list[FloatArray]:
+        """Prices by request of its 0, 1, 2, ... dearest tasks together."""
+        gains = []
+        for alike in self._alike.values():
+            worths = sorted((prices.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)
+            gains.append(np.concatenate([[0.0], np.cumsum(worths)]))
+        return gains
 
     def _times(self, split: _Split, sets: Hostable) -> FloatArray:
         """Return the number of times that a split counts each set that a node can host, shape (n_sets,)."""
@@ -308,6 +351,14 @@ class Prover(CountingProver[_Split]):
         }.values():
             found *= like(task) >= many
         return found if split.task is None else found * like(split.task)
+
+
+def _less(cost: FloatArray, sets: Hostable, gains: list[FloatArray]) -> FloatArray:
+    """Costs of the sets that a node can host, less what their tasks gain."""
+    cost = cost.copy()
+    for column, gain in enumerate(gains):
+        cost -= gain[sets.tasks[:, column]]
+    return cost
 
 
 def _request(task: Task) -> tuple[object, ...]:

@@ -14,10 +14,9 @@ from tests.brute_force.placement import optimum
 from tests.strategies.effort import examples
 from tests.strategies.windows import random_window
 from wattsched.formulations.model import Model
-from wattsched.formulations.placement import outcome_search, patterns
+from wattsched.formulations.placement import outcome_search
 from wattsched.formulations.placement.data import Window, window_of
 from wattsched.formulations.placement.heuristics import greedy
-from wattsched.formulations.placement.outcome_search import WIDTH
 from wattsched.formulations.placement.patterns import build
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
@@ -41,11 +40,10 @@ def close(value: float) -> float:
     return pytest.approx(value, rel=1e-7, abs=1e-6)
 
 
-def built(window: Window, most: float, width: int = WIDTH) -> Model[PlacementDecision]:
-    """The model where up to so many outcomes are listed, and more of them searched by a beam so wide."""
+def built(window: Window, most: int) -> Model[PlacementDecision]:
+    """The model where up to so many outcomes are kept that may be in a better decision."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patterns, "MOST_OUTCOMES", most)
-        patch.setattr(outcome_search, "WIDTH", width)
+        patch.setattr(outcome_search, "MOST_NEAR", most)
         return build(window)
 
 
