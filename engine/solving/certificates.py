@@ -22,7 +22,7 @@ from wattsched.solvers.solution import proven_bound, rounding
 from wattsched.solving.call import Call
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import Proof
-from wattsched.verification.tree import prove_tree
+from wattsched.verification.tree import Taken, prove_tree
 
 # Of a gap that is asked for, or is nothing, so much is left to rounding.
 _LEAST_GAP = 1e-9
@@ -270,18 +270,22 @@ def by_tree(
     if model.program.bottleneck is not None:
         return _by_thresholds(call, model, value)
     if model.counts is not None:
-        return _by_counts(call, model.counts(), value)
+        return _by_counts(call, model, model.counts(), value)
     return (Proof(), []) if model.split is None else _by_splits(call, model, value, prices, root)
 
 
-def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
+def _by_counts(call: Call, model: Model[Any], counts: Counts, value: float) -> tuple[Proof, list[Node]]:
     """Prove a value by a tree that splits counts; its proof and nodes."""
     timer, most = _limits(call, _USUAL_COUNTING, counts.program)
+    if model.proving and call.limits.time_s is not None:  # the time was kept for it
+        most = tree.MOST_NODES
     if timer.over():
         return Proof(), []
     with call.timer.phase("prove"):
+        above = [] if counts.fixed is None else [Taken({**counts.fixed.split, "at_most": 0}, True, 0)]
+        call.prover({}, above)  # what it lists is listed once
         began_s = time.perf_counter()
-        call.prover({}, ())
+        call.prover({}, above)
         if (left_s := timer.remaining_s()) is not None:
             # Half of the nodes are leaves, each of which is proven once more.
             leaf_s = max(1e-6, time.perf_counter() - began_s)

@@ -132,18 +132,21 @@ class Pricing:
         for cls, node in enumerate(states.node):
             model, gpu_w = int(window.nodes.model[node]), int(window.hosting.gpu_w[node])
             if (model, gpu_w) not in kinds:
-                requests = self._requests(model, prices.task_worth)
+                requests = self._requests(model, prices.task_worth, apart=search.all)
                 kinds[model, gpu_w] = requests, _Completion(window, model, gpu_w, requests)
             yield self._of_class(cls, *kinds[model, gpu_w], prices, search)
 
-    def _requests(self, model: int, price: FloatArray) -> list[_Request]:
-        """Requests of tasks that may run on nodes with a GPU model."""
+    def _requests(self, model: int, price: FloatArray, apart: bool) -> list[_Request]:
+        """Requests of tasks that may run on nodes with a GPU model, one for each profile if they are `apart`.
+
+        Of profiles that differ only in the models that they allow, the dearest are in what costs least.
+        """
         found, runs = [], self._window.hosting.allowed[:, model]
         for (gpus, gpu_milli, cpu_milli, memory_mib), profiles in self._kinds:
             some = profiles[runs[profiles]]
-            each = np.repeat(some, self._window.demand[some])
-            each = each[np.argsort(-price[each], kind="stable")]
-            if len(each):
+            some = some[np.argsort(-price[some], kind="stable")]
+            for alike in some[:, None] if apart else [some] if len(some) else []:
+                each = np.repeat(alike, self._window.demand[alike])
                 found.append(_Request(cpu_milli, memory_mib, gpus, gpu_milli, each, price[each]))
         return found
 

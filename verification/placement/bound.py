@@ -12,9 +12,9 @@ waiting, 0 if it fits nowhere. Splits of a certificate tree are rows more: they 
 and are paid by what nodes take. Where nodes can host too many sets to list, `labels` bounds the least of
 them, and splits that count on nodes prove nothing.
 
-A split may also count nodes whose tasks cost more than a limit at some prices. Where none does, only the other
-sets are left to the node; and where one does, these prices prove more by that limit (reduced cost fixing). In
-general what a split has at most 0 of is in no set inside it.
+The first split may also count nodes whose tasks cost more than a limit at some prices. Where none does, only
+the other sets are left to the nodes; and where one does, these prices prove more by that limit (reduced cost
+fixing). In general what a split has at most 0 of is in no set inside it.
 
 Often all changes are whole multiples of a step, such as the watts of a processor. Then a decision in which no
 task waits that fits somewhere costs the next multiple at least; and any other :math:`L + \min_t
@@ -117,6 +117,20 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
     return Hostable(tasks, offsets([len(some) for some in ways])[:-1], watts, gpus, seen, step)
 
 
+def listed(node: NodeState, tasks: IntArray, cpu_milli: IntArray, gpus: IntArray) -> Hostable:
+    """Sets of tasks, shape (n_ways, n_requests), by what is free of a node with each, as a list of sets."""
+    power_w, fragments, step = node.power_w(), node.fragmentation_gpus(), Fraction(0)
+    sets, which = np.unique(tasks, axis=0, return_inverse=True)
+    order = np.argsort(which.reshape(-1), kind="stable")
+    added = []
+    for cpu, free in zip(cpu_milli[order].tolist(), gpus[order].tolist(), strict=True):
+        after = replace(node, cpu_milli=cpu, gpus=tuple(free))
+        added.append((after.power_w() - power_w, after.fragmentation_gpus() - fragments))
+    watts, fragmented = np.array(added, dtype=float).reshape(-1, 2).T
+    start = offsets(np.bincount(which.reshape(-1), minlength=len(sets)))[:-1]
+    return Hostable(sets, start, watts, fragmented, len(order), step)
+
+
 def _after(state: Free, task: Task) -> Iterator[Free]:
     """Yield the free resources after a task has come, for every way of placing it that makes a difference."""
     cpu_milli, memory_mib, gpus = state
@@ -198,6 +212,7 @@ class Prover(CountingProver[_Split]):
         self._sets: dict[tuple[object, ...], Hostable] = {}
         self._kinds: list[tuple[object, ...]] = []
         self._states: dict[tuple[object, ...], NodeState] = {}
+        self._within: dict[int, tuple[_Split, dict[tuple[object, ...], Hostable]]] = {}
         self._too_many = ""
         try:
             self._list()
@@ -228,8 +243,11 @@ class Prover(CountingProver[_Split]):
         owed = [(count, charged[count.row]) for count in counts if count.row in charged]
         parts = [-charge * count.limit for count, charge in owed]
         owed += [(count, math.inf) for count in counts if count.inside and count.limit == 0]
-        if faults or (owed and self._too_many):
-            return Proof(faults or [self._too_many])
+        fixed = [count for count in counts if count.what.beyond is not None]
+        owed = [(count, charge) for count, charge in owed if count.what.beyond is None]
+        faults = faults or list(self._faults_of(fixed, owed, charged))
+        if faults:
+            return Proof(faults)
         at_limits = {row: charged[row] * limit for row, limit in limits.items() if row in charged}
         parts += [-charge for charge in at_limits.values()]
         # What limits on other objectives charge is these at a weight.
@@ -244,7 +262,10 @@ class Prover(CountingProver[_Split]):
         leeway = TOLERANCE * math.fsum(map(abs, at_limits.values()))
         placed = {name: -charged.get(f"task:{name}", 0.0) for name in self._waiting}
         parts += [min(placed[name], cost) for name, cost in waiting.items()]
-        parts += self._of_labels(charged, paid) if self._too_many else self._of_nodes(charged, owed, paid)
+        if self._too_many and not fixed:
+            parts += self._of_labels(charged, paid)
+        else:
+            parts += self._of_nodes(charged, owed, paid, fixed)
         # Rounding of sums, on the safe side.
         size = math.fsum(abs(part) for part in parts)
         bound, step = math.fsum(parts) - SUM_ROUNDING * size, self._step
@@ -278,32 +299,89 @@ class Prover(CountingProver[_Split]):
         """Yield the terms that nodes add to the bound, where they can host too much to list."""
         per_w = math.fsum(weight * worth(of, 1.0, 0.0, 0.0) for of, weight in paid)
         per_gpu = math.fsum(weight * worth(of, 0.0, 1.0, 0.0) for of, weight in paid)
-        wanted = []
-        for alike in self._alike.values():
-            prices = sorted((-charged.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)
-            wanted.append((alike[0], np.array(prices)))
         cost = [charged.get(f"node:{node.name}", 0.0) for node in self.instance.nodes]
         lowest: dict[tuple[object, ...], float] = {}
         for price, kind in zip(cost, self._kinds, strict=True):
             lowest[kind] = min(price, lowest.get(kind, price))
-        hosts: dict[tuple[object, ...], Hosts] = {}
-        least: dict[tuple[object, ...], float] = {}
-        for kind, state in self._states.items():
-            like = state.node.gpu_type, len(state.gpus)
-            if like not in hosts:
-                hosts[like] = Hosts(state, wanted, per_w, per_gpu)
-            # What costs more than the node's price saves nothing.
-            least[kind] = hosts[like].least(state, -lowest[kind])
+        hosts = self._hosts({row: -charge for row, charge in charged.items()}, per_w, per_gpu)
+        # What costs more than the node's price saves nothing.
+        least = {
+            kind: hosts[_type(state)].least(state, -lowest[kind]) for kind, state in self._states.items()
+        }
         for price, kind in zip(cost, self._kinds, strict=True):
             yield min(0.0, price + least[kind])
             yield -price
 
+    def _hosts(
+        self, prices: Mapping[str, float], per_w: float, per_gpu: float
+    ) -> dict[tuple[object, ...], Hosts]:
+        """What nodes can host at prices, by their type."""
+        wanted = []
+        for alike in self._alike.values():
+            worths = sorted((prices.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)
+            wanted.append((alike[0], np.array(worths)))
+        types = {_type(state): state for state in self._states.values()}
+        return {type_: Hosts(state, wanted, per_w, per_gpu) for type_, state in types.items()}
+
+    def _faults_of(
+        self, fixed: list[Counted[_Split]], owed: _Owed, charged: Mapping[str, float]
+    ) -> Iterator[str]:
+        """Yield what keeps splits on costs, and others, from proving anything."""
+        if self._too_many and owed and not fixed:
+            yield self._too_many
+        for count in fixed:
+            what = count.what
+            if count.row != "split:0" or what.at_most or what.nodes is not None or what.hosts or what.task:
+                yield "certificate: a split with 'beyond' is the first, with 'at_most' 0 and 'prices' alone"
+            elif not count.inside and {r: -c for r, c in charged.items() if r != count.row} != {
+                row: price for row, price in what.prices.items() if price
+            }:
+                yield "certificate: outside of a split with 'beyond' the prices must be those of the split"
+            try:
+                self._near(what)
+            except TooManyError as error:
+                yield f"certificate: {error}"
+
+    def _near(self, split: _Split) -> dict[tuple[object, ...], Hostable]:
+        """Sets that nodes can host at a cost within a split's, by kind and price of the node."""
+        if id(split) in self._within:
+            return self._within[id(split)][1]
+        instance, near = self.instance, dict[tuple[object, ...], Hostable]()
+        hosts = self._hosts(split.prices, worth(instance, 1.0, 0.0, 0.0), worth(instance, 0.0, 1.0, 0.0))
+        left = MOST_STATES
+        for node, kind in zip(instance.nodes, self._kinds, strict=True):
+            price = split.prices.get(f"node:{node.name}", 0.0)
+            if (kind, price) in near:
+                continue
+            state = self._states[kind]
+            found = hosts[_type(state)].within(
+                state, (split.beyond or 0.0) + price + self._slack(split), left
+            )
+            if found is None:
+                raise TooManyError("the nodes can host too many sets of tasks within a split's cost")
+            near[kind, price] = listed(state, *found)
+            left -= len(found[1])
+        self._within[id(split)] = split, near
+        return near
+
+    def _slack(self, split: _Split) -> float:
+        """Rounding of reduced costs at the prices of a split."""
+        return SUM_ROUNDING * math.fsum(map(abs, split.prices.values()))
+
     def _of_nodes(
-        self, charged: Mapping[str, float], owed: _Owed, paid: Sequence[tuple[PlacementInstance, float]]
+        self,
+        charged: Mapping[str, float],
+        owed: _Owed,
+        paid: Sequence[tuple[PlacementInstance, float]],
+        fixed: list[Counted[_Split]],
     ) -> Iterator[float]:
         """Yield the terms that nodes add to the bound, with what they owe for being counted."""
-        costs = {kind: sets.cost(paid) for kind, sets in self._sets.items()}
-        plain = costs if len(paid) == 1 else {kind: sets.cost(paid[:1]) for kind, sets in self._sets.items()}
+        near = self._near(fixed[0].what) if fixed else {}
+        # Outside of a split on costs some node costs more than that, and is paid for it.
+        floor = min(
+            ((count.what.beyond or 0.0) + charged.get(count.row, 0.0) for count in fixed if not count.inside),
+            default=math.inf,
+        )
         # Of tasks with one request a node takes those whose prices are the highest: their sums by number.
         gains = self._gains({row: -charge for row, charge in charged.items()})
         known: dict[tuple[object, ...], float] = {}
@@ -313,19 +391,19 @@ class Prover(CountingProver[_Split]):
                 for count, charge in owed
                 if count.what.nodes is None or node.name in count.what.nodes
             ]
-            own = [count.what.prices.get(f"node:{node.name}", 0.0) for count, _ in here]
+            own = [count.what.prices.get(f"node:{node.name}", 0.0) for count in fixed]
             key = (kind, *(count.row for count, _ in here), *own)
             if key not in known:
-                cost, sets = _less(costs[kind], self._sets[kind], gains), self._sets[kind]
-                for (count, charge), price in zip(here, own, strict=True):
+                sets = near[kind, own[0]] if fixed else self._sets[kind]
+                cost = sets.cost(paid)
+                for column, gain in enumerate(gains):
+                    cost -= gain[sets.tasks[:, column]]
+                for count, charge in here:
                     times = self._times(count.what, sets)
-                    if count.what.beyond is not None:
-                        then = _less(plain[kind], sets, self._gains(count.what.prices)) - price
-                        times = times * (then > count.what.beyond)
                     cost += np.where(times > 0, charge, 0.0) * np.maximum(times, 1.0)
                 known[key] = float(cost.min(initial=math.inf))
             price = charged.get(f"node:{node.name}", 0.0)
-            yield min(0.0, price + known[key])
+            yield min(0.0, price + known[key], floor)
             yield -price
 
     def _gains(self, prices: Mapping[str, float]) -> list[FloatArray]:
@@ -353,12 +431,9 @@ class Prover(CountingProver[_Split]):
         return found if split.task is None else found * like(split.task)
 
 
-def _less(cost: FloatArray, sets: Hostable, gains: list[FloatArray]) -> FloatArray:
-    """Costs of the sets that a node can host, less what their tasks gain."""
-    cost = cost.copy()
-    for column, gain in enumerate(gains):
-        cost -= gain[sets.tasks[:, column]]
-    return cost
+def _type(state: NodeState) -> tuple[object, ...]:
+    """Nodes that differ only in what is free, and in their CPU, have one."""
+    return state.node.gpu_type, len(state.gpus)
 
 
 def _request(task: Task) -> tuple[object, ...]:

@@ -28,12 +28,13 @@ _SHADES = 6
 
 @dataclass(frozen=True, eq=False)
 class _Labels(Table):
-    """Free thousandths of GPUs in ascending order, (L, G), and of vCPUs, free MiB, and what tasks pay."""
+    """Free thousandths of GPUs in ascending order, and of vCPUs, free MiB; the tasks and what they pay."""
 
     gpus: IntArray
     cpu: IntArray
     memory: IntArray
     paid: FloatArray
+    hosted: IntArray
 
 
 class Hosts:
@@ -53,9 +54,10 @@ class Hosts:
         self, node: NodeState, wanted: Sequence[tuple[Task, FloatArray]], per_w: float, per_gpu: float
     ) -> None:
         self._per_w, self._per_gpu = per_w, per_gpu
-        admitted = [(task, prices) for task, prices in wanted if len(prices) and node.admits(task)]
+        self._requests = len(wanted)
+        admitted = [(k, task, prices) for k, (task, prices) in enumerate(wanted) if node.admits(task)]
         # Few sets of GPUs as long as possible: no GPU, many, whole ones, large parts.
-        self._wanted = sorted(admitted, key=lambda one: (one[0].gpus > 0, -one[0].gpus, -one[0].gpu_milli))
+        self._wanted = sorted(admitted, key=lambda one: (one[1].gpus > 0, -one[1].gpus, -one[1].gpu_milli))
         usual = [one for one in node.usual if one.gpus and node.admits(one)]
         everyone = sum(one.count for one in node.usual)
         self._steps = np.unique([one.cpu_milli for one in usual])
@@ -78,13 +80,13 @@ class Hosts:
     def _relax(self, gpu: FloatArray) -> None:
         """Work out what a GPU is worth with all that may come onto it, from each request on."""
         worths = [0.0]
-        for task, prices in self._wanted:
+        for _, task, prices in self._wanted:
             gain = float(gpu[-1, WHOLE - task.gpu_milli] - gpu[-1, WHOLE]) if task.gpus else 0.0
             worths.append(max(0.0, float(prices[0]) + task.gpus * gain) / max(1, task.cpu_milli))
         self._shade = shade = np.linspace(0.0, max(worths), _SHADES)
         value, others = np.repeat(gpu[:, None, :], _SHADES, axis=1), np.zeros(_SHADES)
         self._values, self._others = [value], [others]
-        for task, prices in reversed(self._wanted):
+        for _, task, prices in reversed(self._wanted):
             if task.gpus:
                 pays, value = (prices[0] - shade * task.cpu_milli) / task.gpus, value.copy()
                 for _ in range(min(len(prices) * task.gpus, WHOLE // task.gpu_milli)):
@@ -97,31 +99,58 @@ class Hosts:
 
     def least(self, node: NodeState, most: float = 0.0, width: int = WIDTH) -> float:
         """Bound on the cost, less prices, of what a node of the type can host, `most` at most."""
+        _, bound, others = self._hosted(node, min(0.0, most), width, every=False)
+        return min(others, float(bound.min(initial=others)))
+
+    def within(self, node: NodeState, room: float, most: int) -> tuple[IntArray, IntArray, IntArray] | None:
+        """All that a node of the type can host at a cost, less prices, below `room`.
+
+        Returns
+        -------
+        hosted : int array, shape (L, n_requests)
+            Tasks of each request that was wanted.
+        cpu, gpus : int arrays, shapes (L,) and (L, G)
+            Free afterwards. None for more than `most` labels.
+        """
+        labels, bound, others = self._hosted(node, room, most, every=True)
+        if others < room:
+            return None
+        labels = labels.take(bound < room)
+        return labels.hosted, labels.cpu, labels.gpus
+
+    def _hosted(
+        self, node: NodeState, below: float, width: int, every: bool
+    ) -> tuple[_Labels, FloatArray, float]:
+        """Labels with their costs less prices, and a bound on what others lead to: those that do not matter.
+
+        They cost `below` at least, are beyond the `width`, or, unless `every` one counts, superfluous.
+        """
         start = _Labels(
             np.sort(np.array([node.gpus], dtype=np.int64).reshape(1, -1), axis=1),
             np.array([node.cpu_milli]),
             np.array([node.memory_mib]),
             np.zeros(1),
+            np.zeros((1, self._requests), dtype=np.int64),
         )
         # Nothing at all costs 0.
-        now, labels, least = float(self._bound(node, start, len(self._wanted))[0]), start, min(0.0, most)
-        dropped = least
-        for number, (task, prices) in enumerate(self._wanted):
+        now, labels, others = float(self._bound(node, start, len(self._wanted))[0]), start, below
+        for number, (column, task, prices) in enumerate(self._wanted):
             grown, level = [labels], (labels, np.full(len(labels.cpu), WHOLE))
             for price in prices.tolist():
                 level = _with_task(*level, task, price)
-                promising = np.flatnonzero(self._bound(node, level[0], number) - now < least)
+                level[0].hosted[:, column] += 1
+                promising = np.flatnonzero(self._bound(node, level[0], number) - now < below)
                 level = level[0].take(promising), level[1][promising]
                 if not len(promising):
                     break
                 grown.append(level[0])
             labels = _Labels.joined(grown)
-            labels = labels.take(_best_of_equals(labels))
+            labels = labels if every else labels.take(_best_of_equals(labels))
             bound = self._bound(node, labels, number + 1) - now
             order = np.argsort(bound, kind="stable")
-            dropped = min(dropped, float(bound[order[width:]].min(initial=least)))
-            labels = labels.take(order[:width][bound[order[:width]] < least])
-        return min(dropped, float((self._bound(node, labels, len(self._wanted)) - now).min(initial=least)))
+            others = min(others, float(bound[order[width:]].min(initial=below)))
+            labels = labels.take(order[:width][bound[order[:width]] < below])
+        return labels, self._bound(node, labels, len(self._wanted)) - now, others
 
     def _bound(self, node: NodeState, labels: _Labels, number: int) -> FloatArray:
         """Least cost of what labels lead to with the requests from a number on, but for a constant."""
@@ -150,7 +179,10 @@ def _with_task(labels: _Labels, last: IntArray, task: Task, price: float) -> tup
     last = gpus[np.arange(len(rows)), first] if task.gpus else last[rows]
     gpus = np.sort(gpus - task.gpu_milli * taken, axis=1)
     left = labels.take(rows)
-    return _Labels(gpus, left.cpu - task.cpu_milli, left.memory - task.memory_mib, left.paid + price), last
+    left = _Labels(
+        gpus, left.cpu - task.cpu_milli, left.memory - task.memory_mib, left.paid + price, left.hosted
+    )
+    return left, last
 
 
 def _best_of_equals(labels: _Labels) -> IntArray:
