@@ -20,7 +20,7 @@ from wattsched.formulations.placement.pricing import Pricing
 from wattsched.formulations.timer import Timer
 from wattsched.topology.arrays import IntArray
 
-MOST_NEAR = 10_000
+MOST_NEAR = 20_000
 """Outcomes that a program has at most besides those that were generated."""
 _PER_CLASS = 5
 """Outcomes of a class that join the LP at once, at most."""
@@ -106,6 +106,7 @@ def _relaxed(
             best, bound = prices, proven
         optimum = prices.cost + float(window.demand @ window.worth)
         size = max(1.0, abs(optimum), float(window.demand @ np.abs(prices.task_worth)))
+        new = new.take(prices.reduced(new.cls, new.hosted, new.cost) < -_ROUNDING * size)
         closed = bound >= optimum - _ROUNDING * size
         parts.append(new)
         if closed or timer.over() or (not len(new) and (width := next(widths, 0)) == 0):

@@ -45,7 +45,7 @@ from wattsched.topology.arrays import FloatArray
 MOST_OUTCOMES = 100_000
 """Ways to host tasks that are looked at to list all outcomes; where there are more, outcomes are searched."""
 
-MOST_COUNTED = 6_000
+MOST_COUNTED = 20_000
 """Outcomes, up to which certificate trees can be grown."""
 
 _PROVING = 0.5

@@ -385,11 +385,10 @@ class Prover(CountingProver[_Split]):
         # Of tasks with one request a node takes those whose prices are the highest: their sums by number.
         gains = self._gains({row: -charge for row, charge in charged.items()})
         known: dict[tuple[object, ...], float] = {}
+        of_nodes = [None if count.what.nodes is None else frozenset(count.what.nodes) for count, _ in owed]
         for node, kind in zip(self.instance.nodes, self._kinds, strict=True):
             here = [
-                (count, charge)
-                for count, charge in owed
-                if count.what.nodes is None or node.name in count.what.nodes
+                one for one, nodes in zip(owed, of_nodes, strict=True) if nodes is None or node.name in nodes
             ]
             own = [count.what.prices.get(f"node:{node.name}", 0.0) for count in fixed]
             key = (kind, *(count.row for count, _ in here), *own)
