@@ -39,8 +39,9 @@ class Counts:
     proven : callable, optional
         Prices of certificates, and the sides of splits of a case, to a bound that they prove of it; for
         formulations whose program proves less by itself.
-    fixed : Fixed, optional
-        Columns that the program lacks, though decisions have them.
+    fixed : mapping, optional
+        The first split, which counts columns that the program lacks: they cost more than ``beyond`` at
+        ``prices`` of certificates.
     """
 
     program: Program
@@ -49,26 +50,7 @@ class Counts:
     level: IntArray
     named: Callable[[int], dict[str, Any]]
     proven: Callable[[dict[str, float], Sequence[Side]], float] | None = None
-    fixed: Fixed | None = None
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Columns that cost too much at some prices: the first split of a tree has decisions with any outside.
-
-    Attributes
-    ----------
-    split : mapping
-        What counts them, in the words of certificates.
-    prices : mapping of str to float
-        Prices of certificates, in the objective's sense.
-    more : float
-        What decisions with one of them cost at least beyond what the prices prove.
-    """
-
-    split: Mapping[str, Any]
-    prices: Mapping[str, float]
-    more: float
+    fixed: Mapping[str, Any] | None = None
 
 
 class Counting:

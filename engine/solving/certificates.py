@@ -282,7 +282,7 @@ def _by_counts(call: Call, model: Model[Any], counts: Counts, value: float) -> t
     if timer.over():
         return Proof(), []
     with call.timer.phase("prove"):
-        above = [] if counts.fixed is None else [Taken({**counts.fixed.split, "at_most": 0}, True, 0)]
+        above = [] if counts.fixed is None else [Taken({**counts.fixed, "at_most": 0}, True, 0)]
         call.prover({}, above)  # what it lists is listed once
         began_s = time.perf_counter()
         call.prover({}, above)
@@ -353,8 +353,8 @@ def _counted_nodes(counts: Counts, grown: list[tree.Node]) -> list[Node]:
     """Nodes of a tree that counts, in the words of the instance; columns that are fixed come first."""
     nodes, fixed, program = list[Node](), counts.fixed, counts.program
     if fixed is not None:
-        nodes.append(Node(split={**fixed.split, "at_most": 0}, inside=2, outside=1))
-        nodes.append(Node(prices={**fixed.prices, "split:0": program.reported(fixed.more)}))
+        nodes.append(Node(split={**fixed, "at_most": 0}, inside=2, outside=1))
+        nodes.append(Node(prices={**fixed["prices"], "split:0": program.reported(fixed["beyond"])}))
     first = len(nodes)
     for node in grown:
         if isinstance(node.split, AtMost):

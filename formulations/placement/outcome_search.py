@@ -42,10 +42,8 @@ class Found(NamedTuple):
     nodes : (K,) int
         How many nodes use each of them in the best decision met.
     prices : Prices
-    bound : float
-        What every decision costs at least.
     outside : float
-        The same of decisions that use other outcomes; infinite where these are no better than the one met.
+        What decisions with other outcomes cost at least; infinite where these are no better than the one met.
     room : float
         Reduced cost that other outcomes have at least.
     """
@@ -53,7 +51,6 @@ class Found(NamedTuple):
     outcomes: Outcomes
     nodes: IntArray
     prices: Prices
-    bound: float
     outside: float
     room: float
 
@@ -80,7 +77,7 @@ def search_outcomes(window: Window, timer: Timer) -> Found:
     known, nodes = outcomes.numbers(), np.zeros(len(outcomes), dtype=np.int64)
     for key in zip(used.cls.tolist(), (row.tobytes() for row in used.hosted), strict=True):
         nodes[known[key]] += 1
-    return Found(outcomes, nodes, prices, bound, outside, room)
+    return Found(outcomes, nodes, prices, outside, room)
 
 
 def cost_of(window: Window, used: Outcomes) -> float:

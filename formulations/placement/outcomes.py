@@ -22,9 +22,6 @@ from wattsched.topology.arrays import FloatArray, IntArray, Table
 
 Counts = NDArray[np.signedinteger[Any]]
 
-_PER_CLASS = 5
-"""Outcomes of a class that join the LP at once, at most."""
-_ROUNDING = 1e-9
 _LARGEST_COST = 1e6
 
 

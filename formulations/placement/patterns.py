@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.counts import Counting, Counts, Fixed
+from wattsched.formulations.counts import Counting, Counts
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.formulations.placement.data import Window
 from wattsched.formulations.placement.outcome_search import search_outcomes
@@ -59,7 +59,7 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
         return _limited(window, timer)
     found = search_outcomes(window, timer)
     outcomes, prices = found.outcomes, named_prices(window, found.prices.task_worth, found.prices.node_cost)
-    fixed = Fixed({"beyond": found.room, "prices": prices}, prices, found.room)
+    fixed = {"beyond": found.room, "prices": prices}
 
     def encode(decision: PlacementDecision) -> FloatArray | None:
         times = used_by(window, outcomes, decision)
@@ -161,7 +161,7 @@ class _Key(NamedTuple):
     hosts: tuple[tuple[int, int], ...] = ()
 
 
-def counts_of(window: Window, outcomes: Outcomes, fixed: Fixed | None = None) -> Counts:
+def counts_of(window: Window, outcomes: Outcomes, fixed: dict[str, Any] | None = None) -> Counts:
     """Counts of the program over outcomes, from those of everything to those of single outcomes.
 
     The outcomes are all but those that are `fixed`.

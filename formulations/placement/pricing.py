@@ -23,8 +23,6 @@ from wattsched.formulations.placement.outcomes import Outcomes, Prices
 from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.topology.arrays import FloatArray, IntArray, Table, run_starts
 
-WIDTH = 2_000
-"""Labels of a class that are kept after each request."""
 _CPU_PRICES = 8
 """Prices of CPU that the relaxation is tried at."""
 _NO_STEPS = np.zeros((3, 0), dtype=np.int64)
@@ -62,14 +60,15 @@ class _Labels(Table):
 
 
 class _Request(NamedTuple):
-    """A request, and the profile and the price of each task that makes it, the dearest first."""
+    """A profile, what it asks for, the number of its tasks, and their price."""
 
+    profile: int
     cpu_milli: int
     memory_mib: int
     gpus: int
     gpu_milli: int
-    profile: IntArray
-    price: FloatArray
+    tasks: int
+    price: float
 
 
 class _Search(NamedTuple):
@@ -95,15 +94,12 @@ class Pricing:
 
     def __init__(self, window: Window):
         self._window, profiles = window, window.hosting.profiles
-        rows = np.stack([profiles.gpus, profiles.gpu_milli, profiles.cpu_milli, profiles.memory_mib], axis=1)
-        kinds, kind = np.unique(rows, axis=0, return_inverse=True)
         # Whole GPUs before shares, large before small ones: free GPUs differ little as long as possible.
-        order = np.lexsort([-kinds[:, 1], -kinds[:, 0], kinds[:, 0] > 0])
-        self._kinds = [(kinds[k].tolist(), np.flatnonzero(kind.reshape(-1) == k)) for k in order]
+        self._order = np.lexsort([-profiles.gpu_milli, -profiles.gpus, profiles.gpus > 0])
         # A sum of random numbers tells sets of GPUs apart.
         self._mark = np.random.default_rng(0).integers(2**62, size=WHOLE_GPU + 1)
 
-    def __call__(self, prices: Prices, most: int, width: int = WIDTH) -> tuple[FloatArray, Outcomes]:
+    def __call__(self, prices: Prices, most: int, width: int) -> tuple[FloatArray, Outcomes]:
         """Lower bounds on the reduced costs of each class, 0 at most, and its outcomes with the least.
 
         These are negative, and `most` of each class at most. A bound is exact where no more than `width`
@@ -132,23 +128,23 @@ class Pricing:
         for cls, node in enumerate(states.node):
             model, gpu_w = int(window.nodes.model[node]), int(window.hosting.gpu_w[node])
             if (model, gpu_w) not in kinds:
-                requests = self._requests(model, prices.task_worth, apart=search.all)
+                requests = self._requests(model, prices.task_worth)
                 kinds[model, gpu_w] = requests, _Completion(window, model, gpu_w, requests)
             yield self._of_class(cls, *kinds[model, gpu_w], prices, search)
 
-    def _requests(self, model: int, price: FloatArray, apart: bool) -> list[_Request]:
-        """Requests of tasks that may run on nodes with a GPU model, one for each profile if they are `apart`.
-
-        Of profiles that differ only in the models that they allow, the dearest are in what costs least.
-        """
-        found, runs = [], self._window.hosting.allowed[:, model]
-        for (gpus, gpu_milli, cpu_milli, memory_mib), profiles in self._kinds:
-            some = profiles[runs[profiles]]
-            some = some[np.argsort(-price[some], kind="stable")]
-            for alike in some[:, None] if apart else [some] if len(some) else []:
-                each = np.repeat(alike, self._window.demand[alike])
-                found.append(_Request(cpu_milli, memory_mib, gpus, gpu_milli, each, price[each]))
-        return found
+    def _requests(self, model: int, price: FloatArray) -> list[_Request]:
+        """Requests of tasks that may run on nodes with a GPU model."""
+        hosting, demand = self._window.hosting, self._window.demand
+        tasks, order = hosting.profiles, self._order[hosting.allowed[self._order, model]]
+        columns = (
+            order,
+            tasks.cpu_milli[order],
+            tasks.memory_mib[order],
+            tasks.gpus[order],
+            tasks.gpu_milli[order],
+        )
+        rows = np.stack([*columns, demand[order]], axis=1).tolist()
+        return [_Request(*row, price=float(price[row[0]])) for row in rows]
 
     def _of_class(
         self, cls: int, requests: list[_Request], completion: _Completion, prices: Prices, search: _Search
@@ -163,12 +159,12 @@ class Pricing:
         for number, request in enumerate(requests):
             level = replace(labels, last=np.full(len(labels), WHOLE_GPU))
             levels = [labels]
-            for profile, price in zip(request.profile.tolist(), request.price.tolist(), strict=True):
+            for _ in range(request.tasks):
                 before, slot = _places(level, request)
                 if not len(before):
                     break
-                after = self._after(level.take(before), request, slot, price)
-                steps.append(np.stack([after.step, np.full(len(slot), profile), slot]))
+                after = self._after(level.take(before), request, slot)
+                steps.append(np.stack([after.step, np.full(len(slot), request.profile), slot]))
                 level = replace(after, step=n_steps + np.arange(len(slot)))
                 n_steps += len(slot)
                 level = level.take(completion(level, node, number) - now < room)
@@ -190,13 +186,13 @@ class Pricing:
         first = first[outcomes.hosted[first].any(axis=1)]
         return least, outcomes.take(np.sort(first)[: search.most])
 
-    def _after(self, labels: _Labels, request: _Request, slot: IntArray, price: float) -> _Labels:
+    def _after(self, labels: _Labels, request: _Request, slot: IntArray) -> _Labels:
         """Labels after each has hosted one more task on the GPUs from a slot on."""
         left = replace(
             labels,
             cpu_milli=labels.cpu_milli - request.cpu_milli,
             memory_mib=labels.memory_mib - request.memory_mib,
-            paid=labels.paid + price,
+            paid=labels.paid + request.price,
         )
         if not request.gpus:
             return left
@@ -242,7 +238,7 @@ class _Completion:
         kept[:, WHOLE_GPU] += window.per_w * gpu_w
         ratio = [0.0]
         for one in requests:
-            gain, gpus = float(one.price[0]), max(1, one.gpus)
+            gain, gpus = one.price, max(1, one.gpus)
             if one.gpus:
                 gain += gpus * float(kept[-1, WHOLE_GPU - one.gpu_milli] - kept[-1, WHOLE_GPU])
             ratio.append(max(0.0, gain) / max(1, one.cpu_milli))
@@ -254,14 +250,14 @@ class _Completion:
         self._of_gpu, self._of_rest = [value], [extra]
         for one in requests[::-1]:
             if one.gpus:
-                pays = ((one.price[0] - self._cpu_price * one.cpu_milli) / one.gpus)[:, None]
+                pays = ((one.price - self._cpu_price * one.cpu_milli) / one.gpus)[:, None]
                 value = value.copy()
-                for _ in range(min(one.gpus * len(one.price), WHOLE_GPU // one.gpu_milli)):
+                for _ in range(min(one.gpus * one.tasks, WHOLE_GPU // one.gpu_milli)):
                     more = pays + value[:, :, : WHOLE_GPU + 1 - one.gpu_milli]
                     np.maximum(value[:, :, one.gpu_milli :], more, out=value[:, :, one.gpu_milli :])
             else:
-                pays = one.price[:, None] - self._cpu_price * one.cpu_milli
-                extra = extra + np.maximum(0.0, pays).sum(axis=0)
+                pays = one.price - self._cpu_price * one.cpu_milli
+                extra = extra + one.tasks * np.maximum(0.0, pays)
             self._of_gpu.insert(0, value)
             self._of_rest.insert(0, extra)
 

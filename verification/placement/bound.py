@@ -38,13 +38,10 @@ from wattsched.instances.errors import unknown
 from wattsched.instances.placement.instance import PlacementInstance, Task
 from wattsched.topology.arrays import FloatArray, IntArray, offsets
 from wattsched.verification.arithmetic import common_step
-from wattsched.verification.placement.checker import WHOLE, NodeState, fits_somewhere, waiting_w, worth
+from wattsched.verification.placement.checker import NodeState, fits_somewhere, waiting_w, worth
 from wattsched.verification.placement.labels import Hosts
 from wattsched.verification.report import TOLERANCE, Proof, charges, reach_of
 from wattsched.verification.tree import Counted, CountingProver, CountSplit, Taken
-
-Free = tuple[int, int, tuple[int, ...]]
-"""Free CPU and memory, and free thousandths of each GPU in ascending order."""
 
 
 class TooManyError(ValueError):
@@ -63,8 +60,6 @@ class Hostable:
         Where the ways to host each set begin.
     power_w, fragments_gpus : float arrays, shape (n_ways,)
         Changes on the node.
-    seen : int
-        States that were looked at.
     step : Fraction
         Number of which every change of the objective on the node is a whole multiple.
     """
@@ -73,7 +68,6 @@ class Hostable:
     start: IntArray
     power_w: FloatArray
     fragments_gpus: FloatArray
-    seen: int
     step: Fraction
 
     def cost(self, paid: Sequence[tuple[PlacementInstance, float]]) -> FloatArray:
@@ -82,67 +76,30 @@ class Hostable:
         return np.asarray(np.minimum.reduceat(each, self.start))
 
 
-def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> Hostable:
-    """List what a node can host of the wanted tasks: of each request a task, and how many there are.
+def _listed(node: NodeState, hosts: Hosts, room: float, most: int) -> tuple[Hostable, int]:
+    """Sets that a node can host at a cost below `room`, and how many states of `most` are left.
 
-    At most so many states are looked at; a TooManyError beyond.
+    Raises
+    ------
+    TooManyError
+        For more states than `most`.
     """
-    nothing = (node.cpu_milli, node.memory_mib, tuple(sorted(node.gpus)))
-    # Number of tasks of each request so far, and what may be free with them.
-    sets: dict[tuple[int, ...], set[Free]] = {(): {nothing}}
-    seen = 1
-    for task, count in wanted:
-        longer: dict[tuple[int, ...], set[Free]] = {}
-        for hosted, states in sets.items():
-            longer[*hosted, 0] = states
-            for times in range(1, count + 1 if node.admits(task) else 1):
-                states = {left for state in states for left in _after(state, task)}
-                if not states:
-                    break
-                longer[*hosted, times] = states
-                seen += len(states)
-                if seen > most:
-                    raise TooManyError("the nodes can host too many sets of tasks to prove a bound by splits")
-        sets = longer
+    found = hosts.within(node, room, most)
+    if found is None:
+        raise TooManyError("the nodes can host too many sets of tasks to prove a bound by splits")
+    tasks, cpu_milli, gpus = found
     power_w, fragments = node.power_w(), node.fragmentation_gpus()
-    added: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
-    for cpu_milli, _memory, gpus in {state for states in sets.values() for state in states}:
-        if (cpu_milli, gpus) not in added:
-            after = replace(node, cpu_milli=cpu_milli, gpus=gpus)
-            added[cpu_milli, gpus] = after.power_w() - power_w, after.fragmentation_gpus() - fragments
-    ways = [{added[cpu_milli, gpus] for cpu_milli, _, gpus in states} for states in sets.values()]
-    tasks = np.array(list(sets), dtype=np.int64).reshape(len(sets), len(wanted))
-    step = common_step({worth(node.instance, *one, 0.0) for one in added.values()})
-    watts, gpus = np.array([one for some in ways for one in sorted(some)]).T
-    return Hostable(tasks, offsets([len(some) for some in ways])[:-1], watts, gpus, seen, step)
-
-
-def listed(node: NodeState, tasks: IntArray, cpu_milli: IntArray, gpus: IntArray) -> Hostable:
-    """Sets of tasks, shape (n_ways, n_requests), by what is free of a node with each, as a list of sets."""
-    power_w, fragments, step = node.power_w(), node.fragmentation_gpus(), Fraction(0)
+    free, number = np.unique(np.column_stack([cpu_milli, gpus]), axis=0, return_inverse=True)
+    added = []
+    for cpu, *rest in free.tolist():
+        after = replace(node, cpu_milli=cpu, gpus=tuple(rest))
+        added.append((after.power_w() - power_w, after.fragmentation_gpus() - fragments))
     sets, which = np.unique(tasks, axis=0, return_inverse=True)
     order = np.argsort(which.reshape(-1), kind="stable")
-    added = []
-    for cpu, free in zip(cpu_milli[order].tolist(), gpus[order].tolist(), strict=True):
-        after = replace(node, cpu_milli=cpu, gpus=tuple(free))
-        added.append((after.power_w() - power_w, after.fragmentation_gpus() - fragments))
-    watts, fragmented = np.array(added, dtype=float).reshape(-1, 2).T
+    watts, fragmented = np.array(added, dtype=float).reshape(-1, 2)[number.reshape(-1)[order]].T
     start = offsets(np.bincount(which.reshape(-1), minlength=len(sets)))[:-1]
-    return Hostable(sets, start, watts, fragmented, len(order), step)
-
-
-def _after(state: Free, task: Task) -> Iterator[Free]:
-    """Yield the free resources after a task has come, for every way of placing it that makes a difference."""
-    cpu_milli, memory_mib, gpus = state
-    left = cpu_milli - task.cpu_milli, memory_mib - task.memory_mib
-    if min(left) < 0:
-        return
-    for free in sorted(set(gpus)) if task.gpus == 1 else [WHOLE]:  # several GPUs are whole ones
-        if free >= task.gpu_milli and gpus.count(free) >= task.gpus:
-            rest = list(gpus)
-            for _gpu in range(task.gpus):
-                rest.remove(free)
-            yield (*left, tuple(sorted([*rest, *[free - task.gpu_milli] * task.gpus])))
+    step = common_step({worth(node.instance, *one, 0.0) for one in added})
+    return Hostable(sets, start, watts, fragmented, step), most - len(order)
 
 
 MOST_STATES = 50_000
@@ -221,16 +178,16 @@ class Prover(CountingProver[_Split]):
 
     def _list(self) -> None:
         """List what each kind of node can host."""
-        wanted = [(tasks[0], len(tasks)) for tasks in self._alike.values()]
-        most_mib = sum(task.memory_mib * count for task, count in wanted)
-        usual, seen = self.instance.usual_tasks(), 0
+        most_mib = sum(task.memory_mib for task in self._placeable)
+        usual = self.instance.usual_tasks()
         for node in self.instance.nodes:
             state = NodeState.of(self.instance, node, usual)
             self._kinds.append((*state.kind, min(state.memory_mib, most_mib)))
             self._states.setdefault(self._kinds[-1], state)
+        # At no cost labels are all that a node can host.
+        hosts, left = self._hosts({}, 0.0, 0.0), MOST_STATES
         for kind, state in self._states.items():
-            self._sets[kind] = hostable(state, wanted, MOST_STATES - seen)
-            seen += self._sets[kind].seen
+            self._sets[kind], left = _listed(state, hosts[_type(state)], math.inf, left)
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, of the decisions on some sides of splits."""
@@ -348,25 +305,15 @@ class Prover(CountingProver[_Split]):
             return self._within[id(split)][1]
         instance, near = self.instance, dict[tuple[object, ...], Hostable]()
         hosts = self._hosts(split.prices, worth(instance, 1.0, 0.0, 0.0), worth(instance, 0.0, 1.0, 0.0))
-        left = MOST_STATES
+        left, slack = MOST_STATES, SUM_ROUNDING * math.fsum(map(abs, split.prices.values()))
         for node, kind in zip(instance.nodes, self._kinds, strict=True):
             price = split.prices.get(f"node:{node.name}", 0.0)
             if (kind, price) in near:
                 continue
-            state = self._states[kind]
-            found = hosts[_type(state)].within(
-                state, (split.beyond or 0.0) + price + self._slack(split), left
-            )
-            if found is None:
-                raise TooManyError("the nodes can host too many sets of tasks within a split's cost")
-            near[kind, price] = listed(state, *found)
-            left -= len(found[1])
+            state, room = self._states[kind], (split.beyond or 0.0) + price + slack
+            near[kind, price], left = _listed(state, hosts[_type(state)], room, left)
         self._within[id(split)] = split, near
         return near
-
-    def _slack(self, split: _Split) -> float:
-        """Rounding of reduced costs at the prices of a split."""
-        return SUM_ROUNDING * math.fsum(map(abs, split.prices.values()))
 
     def _of_nodes(
         self,

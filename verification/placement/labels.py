@@ -145,7 +145,7 @@ class Hosts:
                     break
                 grown.append(level[0])
             labels = _Labels.joined(grown)
-            labels = labels if every else labels.take(_best_of_equals(labels))
+            labels = labels.take(_best_of_equals(labels, labels.hosted if every else labels.hosted[:, :0]))
             bound = self._bound(node, labels, number + 1) - now
             order = np.argsort(bound, kind="stable")
             others = min(others, float(bound[order[width:]].min(initial=below)))
@@ -185,10 +185,11 @@ def _with_task(labels: _Labels, last: IntArray, task: Task, price: float) -> tup
     return left, last
 
 
-def _best_of_equals(labels: _Labels) -> IntArray:
-    """Labels without those that have no more of anything than one before with the same GPUs."""
-    order = np.lexsort([-labels.memory, -labels.cpu, -labels.paid, *labels.gpus.T])
-    gpus, cpu, memory = labels.gpus[order], labels.cpu[order].tolist(), labels.memory[order].tolist()
+def _best_of_equals(labels: _Labels, also: IntArray) -> IntArray:
+    """Labels without those that have no more of anything than one before with the same GPUs, and `also`."""
+    same = np.column_stack([labels.gpus, also])
+    order = np.lexsort([-labels.memory, -labels.cpu, -labels.paid, *same.T])
+    gpus, cpu, memory = same[order], labels.cpu[order].tolist(), labels.memory[order].tolist()
     other = np.append(True, (gpus[1:] != gpus[:-1]).any(axis=1))[: len(order)].tolist()
     kept, best = [], (0, 0)
     for row, (new, free) in enumerate(zip(other, zip(cpu, memory, strict=True), strict=True)):
