@@ -134,17 +134,11 @@ class Pricing:
 
     def _requests(self, model: int, price: FloatArray) -> list[_Request]:
         """Requests of tasks that may run on nodes with a GPU model."""
-        hosting, demand = self._window.hosting, self._window.demand
-        tasks, order = hosting.profiles, self._order[hosting.allowed[self._order, model]]
-        columns = (
-            order,
-            tasks.cpu_milli[order],
-            tasks.memory_mib[order],
-            tasks.gpus[order],
-            tasks.gpu_milli[order],
-        )
-        rows = np.stack([*columns, demand[order]], axis=1).tolist()
-        return [_Request(*row, price=float(price[row[0]])) for row in rows]
+        order = self._order[self._window.hosting.allowed[self._order, model]]
+        tasks = self._window.hosting.profiles.take(order)
+        asked = tasks.cpu_milli, tasks.memory_mib, tasks.gpus, tasks.gpu_milli
+        columns = order, *asked, self._window.demand[order], price[order]
+        return [_Request(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
     def _of_class(
         self, cls: int, requests: list[_Request], completion: _Completion, prices: Prices, search: _Search
