@@ -47,7 +47,7 @@ class PerKwh(FileName):
         """Read the amount, or leave the name."""
         if isinstance(value, float):
             return value
-        if value.endswith((".csv", ".csv.gz")) or is_piped(value):
+        if value.endswith((".csv", ".csv.gz", ".json")) or is_piped(value):
             return str(value)
         if not value:
             raise ValueError("is empty; give an amount per kWh or a file (.csv)")
@@ -57,7 +57,7 @@ class PerKwh(FileName):
         try:
             float(value)
         except ValueError:
-            raise ValueError(f"{echo(value)} is neither a number nor a file (.csv, .csv.gz)") from None
+            raise ValueError(f"{echo(value)} is neither a number nor a file (.csv, .csv.gz, .json)") from None
         return float(Number(-MOST_PER_KWH if self.negative else 0, most=MOST_PER_KWH).read(value))
 
 

@@ -39,6 +39,9 @@ class Counts:
     proven : callable, optional
         Prices of certificates, and the sides of splits of a case, to a bound that they prove of it; for
         formulations whose program proves less by itself.
+    fixed : mapping, optional
+        The first split, which counts columns that the program lacks: they cost more than ``beyond`` at
+        ``prices`` of certificates.
     """
 
     program: Program
@@ -47,6 +50,7 @@ class Counts:
     level: IntArray
     named: Callable[[int], dict[str, Any]]
     proven: Callable[[dict[str, float], Sequence[Side]], float] | None = None
+    fixed: Mapping[str, Any] | None = None
 
 
 class Counting:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from scipy.sparse import sparray
 
 
+_FEASIBLE = 2
+"""Of HiGHS: there is a point."""
+
+
 class _Keyed(Protocol):
     def take(self, which: IntArray) -> Self: ...
     @classmethod
@@ -153,6 +157,18 @@ class RestrictedMaster:
         n = len(columns)
         least = np.array(np.broadcast_to(lower, n), float)
         self._highs.changeColsBounds(n, np.asarray(columns, np.int32), least, upper)
+
+    def whole(self, timer: Timer, nodes: int) -> FloatArray | None:
+        """Best point in whole numbers that branch and bound finds in so many nodes; None without one."""
+        highs, left_s = self._highs, timer.remaining_s()
+        columns = np.arange(self.n_columns, dtype=np.int32)
+        highs.changeColsIntegrality(self.n_columns, columns, np.ones(self.n_columns, np.uint8))
+        highs.setOptionValue("time_limit", np.inf if left_s is None else highs.getRunTime() + left_s)
+        highs.setOptionValue("mip_max_nodes", nodes)
+        highs.setOptionValue("mip_rel_gap", 0.0)
+        run(highs)
+        found = highs.getInfo().primal_solution_status == _FEASIBLE
+        return np.rint(highs.getSolution().col_value) if found else None
 
     def solve(self, timer: Timer | None = None) -> LpOptimum:
         """Solve the LP as it is now, from where the last solve ended.

@@ -63,6 +63,8 @@ class Model(Generic[DecisionT]):
         A point that an algorithm of the formulation's own has proved optimal: no solver is asked then.
     bound : float
         What every decision costs at least, as that algorithm proved it; -inf if there is none.
+    proving : float
+        Share of the solver's time, where that is limited, to keep for a certificate tree.
     rounded : float
         Terms of the cost, together, where others are so small that solvers do not tell them from nothing.
     written_out : callable, optional
@@ -89,6 +91,7 @@ class Model(Generic[DecisionT]):
     cut: bool = False
     optimum: FloatArray | None = None
     bound: float = -math.inf
+    proving: float = 0.0
     rounded: float = 0.0
     written_out: Callable[[], Model[DecisionT]] | None = None
     columns: Any = None

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from wattsched.perfmodels.logs.jobs import LoggedRun
-from wattsched.perfmodels.measurements import Measurements, read_logged, read_measurements
+from wattsched.perfmodels.measurements import Measurements, read_logged, read_measurements, too_few
 from wattsched.perfmodels.power import (
     CLOCKS_FOR_EXPONENT,
     USUAL_EXPONENT,
@@ -145,7 +145,8 @@ def fit_profile(
         measurements, jobs, gpus_per_node, where, samples_per_epoch, time_zone, gpu_type
     )
     if m.frequency_mhz is not None and np.ptp(m.frequency_mhz) == 0:
-        m = replace(m, frequency_mhz=None)  # one clock says nothing about the others
+        notes += (f"not used: one clock, {m.frequency_mhz[0]:g} MHz, which tells nothing of others",)
+        m = replace(m, frequency_mhz=None)
     if m.frequency_mhz is not None and m.power_limit_w is not None:
         raise ValueError("the measurements have frequency_mhz and power_limit_w; a profile has one knob")
     if m.power_w is None and power is None:
@@ -160,7 +161,7 @@ def fit_profile(
     if m.power_limit_w is not None and len(timed) < 2:
         told = f"there is one measurement at the highest power limit, {m.power_limit_w.max():g} W"
         told += "; a fit needs 2 or more, of different batches"
-        raise ValueError("; ".join([told, *notes, *incomplete]))
+        raise too_few(told, [*notes, *incomplete])
     fitted = fit_throughput(timed)
     held_out = held_out_error(timed, folds=folds) if folds > 0 and len(timed) >= 2 * folds else None
 
@@ -263,8 +264,9 @@ def _too_few(timed: Measurements, folds: int) -> str:
 def _complete(m: Measurements) -> tuple[Measurements, list[str]]:
     """Measurements without the local batches that leave holes in a table of power limits, and notes of them.
 
-    A limit at which fewer than half of the local batches were measured is left out first. If no local batch
-    was measured at every limit that is left, it is a ValueError.
+    What a limit changes is told by measurements on one GPU: a limit without any is left out, and one at which
+    fewer than half of the local batches were measured. If no local batch was measured at every limit that is
+    left, it is a ValueError.
     """
     one = m.gpus == 1
     if m.power_limit_w is None or m.power_w is None or not one.any():
@@ -282,6 +284,11 @@ def _complete(m: Measurements) -> tuple[Measurements, list[str]]:
     notes = [
         f"left out: the power limit {w:g} W, which {n} of {len(batches)} local batches were measured at"
         for w, n in zip(limits[~usual], measured[:, ~usual].sum(axis=0), strict=True)
+    ]
+    others, times = np.unique(m.power_limit_w[~np.isin(m.power_limit_w, limits)], return_counts=True)
+    notes += [
+        f"left out: the power limit {w:g} W, {n} of {len(m)} measurements, none of them on one GPU"
+        for w, n in zip(others, times, strict=True)
     ]
     if lacks:
         notes.append(f"left out: local batches not measured at every power limit ({listed(lacks, quote='')})")

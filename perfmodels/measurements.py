@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 
 import numpy as np
 
+from wattsched.perfmodels.columns import read_table
 from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
-from wattsched.reading.inputs import MOST_COLUMNS, echo, listed, naming, read_text
-from wattsched.reading.tables import Row, csv_lines
-from wattsched.reading.units import Numbers, without_unit
+from wattsched.reading.inputs import MOST_COLUMNS, NoticeWarning, echo, listed, read_text
+from wattsched.reading.tables import Row
 from wattsched.topology.arrays import BoolArray, FloatArray
 
-# Column names of public data sets, and what they are called here.
-SYNONYMS = {
-    "num_replicas": "gpus",
-    "num_nodes": "nodes",
-    "local_bsz": "local_batch",
-    "global_batch_size": "batch_size",
-    "step_time": "step_time_s",
-    "sync_time": "sync_time_s",
-    "frequency": "frequency_mhz",
-    "time_per_epoch": "time_per_epoch_s",
-}
-WATTS = {"power": "power_w", "average power": "power_w", "power limit": "power_limit_w"}
-"""Columns of watts by their names in lower case without the unit."""
 SPEEDS = ("step_time_s", "iterations_per_s", "throughput", "time_per_epoch_s")
 OPTIONAL = ("sync_time_s", "frequency_mhz", "power_limit_w", "power_w")
-NUMBERS = {"gpus", "nodes", "local_batch", "batch_size", *SPEEDS, *OPTIONAL}
+COUNTS = ("gpus", "nodes", "local_batch", "batch_size")
+NUMBERS = {*COUNTS, *SPEEDS, *OPTIONAL}
 WHOLE = {"gpus", "nodes", "local_batch", "batch_size", "frequency_mhz"}
 LARGEST_WHOLE = 1_000_000
 SMALLEST, LARGEST = 1e-6, 1e9
 MAY_BE_ZERO = ("sync_time_s",)
 WORKLOAD_COLUMNS = ("dataset", "network", "model", "model_name")
+COLUMNS = (*COUNTS, *SPEEDS, *OPTIONAL, *WORKLOAD_COLUMNS, "placement")
+JOB_COLUMNS = ("job", "start", "end", "steps")
 SAMPLES_PER_EPOCH = {
     "cifar100": 50_000,
     "imagenet": 1_281_167,
@@ -104,12 +94,13 @@ def read_measurements(
 ) -> Measurements:
     """Read a table of measured steps.
 
-    Columns (any order; others are ignored): ``gpus``; ``local_batch`` or ``batch_size`` (global); one
-    of ``step_time_s``, ``iterations_per_s`` and ``throughput`` (samples/s); optional ``nodes``,
-    ``sync_time_s``, ``frequency_mhz``, ``power_limit_w``, ``power_w`` (average of one GPU). Also read:
-    wide tables of iterations/s with ``global_batch_size`` and a column per GPU count (ElasticFlow; an
-    empty cell or 0 is not measured), ``placements.csv`` and ``scalability.csv`` of Pollux, and
-    ``summary_power_*.csv`` of Zeus (one GPU, seconds per epoch).
+    Columns, in any order and unit, under usual names of theirs (`perfmodels.columns`; a notice names the
+    others): ``gpus``; ``local_batch`` or ``batch_size`` (global); one of ``step_time_s``,
+    ``iterations_per_s`` and ``throughput`` (samples/s); optional ``nodes``, ``sync_time_s``,
+    ``frequency_mhz``, ``power_limit_w``, ``power_w`` (average of one GPU). Also read: wide tables of
+    iterations/s with ``global_batch_size`` and a column per GPU count (ElasticFlow; an empty cell or 0 is not
+    measured), ``placements.csv`` and ``scalability.csv`` of Pollux, and ``summary_power_*.csv`` of Zeus (one
+    GPU, seconds per epoch).
 
     Parameters
     ----------
@@ -170,7 +161,7 @@ def read_logged(
         What each job did, and what was left out.
     """
     samples = Samples.joined([read_log(log, time_zone) for log in logs])
-    found = completed(_chosen(jobs, where), samples, str(jobs), time_zone, gpu_type)
+    found = completed(_chosen(jobs, where, JOB_COLUMNS), samples, str(jobs), time_zone, gpu_type)
     header = list(dict.fromkeys(name for row in found.rows for name in row.cells))
     rows = [Row({name: row.cells.get(name, "") for name in header}, row.place) for row in found.rows]
     return _measured(jobs, rows, gpus_per_node, None, found.notes), found
@@ -187,13 +178,16 @@ def _require_no_log(path: str | Path) -> None:
         raise ValueError(f"{path} is a log of {log.name}: give `jobs`, the table of its jobs, {wanted}")
 
 
-def _chosen(path: str | Path, where: Mapping[str, str] | None) -> list[Row]:
-    """Rows of a table, of one workload, with the values of `where` in its columns."""
-    header, rows = _rows(path)
-    for column, value in (where or {}).items():
+def _chosen(path: str | Path, where: Mapping[str, str] | None, also: Iterable[str] = ()) -> list[Row]:
+    """Rows of a table, of one workload, with the values of `where` in its columns; `also` are read, too."""
+    chosen = where or {}
+    names, rows = read_table(path, [*COLUMNS, *also], chosen)
+    header = [*names.values()]
+    for stated, value in chosen.items() if rows else ():
+        column = names.get(stated, stated)
         if column not in header:
-            known = listed(header, most=MOST_COLUMNS)
-            raise ValueError(f"{path} has no column '{column}' to choose rows by; it has {known}")
+            known = listed(names, most=MOST_COLUMNS)
+            raise ValueError(f"{path} has no column '{stated}' to choose rows by; it has {known}")
         rows = [row for row in rows if row.cells[column] == value]
         if not rows:
             raise ValueError(f"{path} has no row with {column} '{value}'")
@@ -222,7 +216,7 @@ def _measured(
         rows = [Row({**row.cells, "gpus": "1"}, row.place) for row in rows]
     if len(rows) < 2:
         found = "1 measurement" if rows else "0 measurements"
-        raise ValueError("; ".join([f"{path} has {found}, a fit needs 2 or more", *notes]))
+        raise too_few(f"{path} has {found}, a fit needs 2 or more", notes)
     columns = {name: _numbers(rows, name) for name in rows[0].cells if name in NUMBERS}
     if "time_per_epoch_s" in columns and samples_per_epoch is None:
         samples_per_epoch = SAMPLES_PER_EPOCH.get(rows[0].cells.get("dataset", ""))
@@ -231,31 +225,13 @@ def _measured(
     return _measurements(path, columns, gpus_per_node, samples_per_epoch)
 
 
-def _rows(path: str | Path) -> tuple[list[str], list[Row]]:
-    """Header, with synonyms replaced, and the rows."""
-    lines = [(line, [cell.strip() for cell in cells]) for line, cells in csv_lines(path) if any(cells)]
-    if not lines:
-        raise ValueError(f"{path} is empty")
-    stated = lines[0][1]
-    watts = {k: name for k, name in enumerate(stated) if without_unit(name, "power") in WATTS}
-    header = [SYNONYMS.get(name, name) for name in stated]
-    for k, name in watts.items():
-        header[k] = WATTS[without_unit(name, "power")]
-        _to_watts(path, k, name, lines)
-    repeated = [name for name, times in Counter(header).items() if times > 1 and name in NUMBERS]
-    if repeated:
-        raise ValueError(f"{path}, line 1: the column '{repeated[0]}' occurs twice")
-    rows = ((line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:])
-    return header, [Row(cells, f"{path}, line {line}") for line, cells in rows]
-
-
-def _to_watts(path: str | Path, place: int, name: str, lines: list[tuple[int, list[str]]]) -> None:
-    """Convert the cells of the column at this place into watts; the first of the lines is the header."""
-    read = Numbers(name, "power", f"{path}, line {lines[0][0]}")
-    for number, cells in lines[1:]:
-        with naming(f"{path}, line {number}, column {echo(name)}"):
-            cells[place] = cells[place] and repr(read(cells[place])).removesuffix(".0")
-    read.tell(f"{path}, column {echo(name)}")
+def too_few(told: str, notes: Sequence[str]) -> ValueError:
+    """Return the error for too few measurements, with the notes on those left out; others become notices."""
+    left_out = [note for note in notes if note.startswith("left out")]
+    for note in notes:
+        if note not in left_out:
+            warnings.warn(note, NoticeWarning, stacklevel=3)
+    return ValueError("; ".join([told, *left_out]))
 
 
 def _unfold(rows: list[Row], counts: list[str]) -> list[Row]:

@@ -38,7 +38,7 @@ _UNKNOWN = {"Unknown", "None", "N/A", "Invalid", "INVALID", "Partition_Limit", "
 _UNKNOWN |= {str(number) for number in UNKNOWN}
 _SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTPE]?)")
-_GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::([^=,]*))?=([^,]*))")
+_GPU_COUNT = re.compile(r"(?:^|[,;])(gres/gpu(?::([^=,;]*))?=([^,;]*))")
 _OTHER_GRES = re.compile(r"(?:^|,)(gres/(?!gpu[:=])[^:=,]*)")
 _ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
 
@@ -109,7 +109,7 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
     faults: list[str] = []
     found: list[tuple[Accounted, float | None, dict[str, Step]]] = []
     steps = dict[str, dict[str, Step]]()
-    is_document = text.lstrip().startswith("{")
+    is_document, alone = text.lstrip().startswith("{"), ""
     for row in _document_rows(text) if is_document else _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", text_in, "").partition(".")
@@ -120,10 +120,14 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
             found.append((_of_row(read, id, zone), own_j, steps[id]))
         elif id in steps and own_j:
             steps[id][step] = _step_of(read, own_j, zone)
+        alone = alone or f"{id}.{step}" * (id not in steps)
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
         raise InputError(faults, JSON if is_document else "sacct")
+    if alone and not found:
+        told = f"tells of steps alone, as of {echo(alone)}; sacct --allocations prints their jobs"
+        raise InputError([told], "sacct")
     return with_cuts([measured(job, own_j, its_steps) for job, own_j, its_steps in found])
 
 
@@ -166,9 +170,27 @@ def are_dashes(line: str) -> bool:
     return re.fullmatch(" *-[- ]*", line) is not None
 
 
+def separator_in(text: str) -> str | None:
+    """Return what separates the cells of a table: ``|``, or a tab or comma where all lines have its cells."""
+    header, *lines = text.strip("\r\n").splitlines() or [""]
+    for sign in "\t," if "JobID" in header else "":
+        columns = len(header.split(sign))
+        if "|" not in header and all(len(_cells(line, sign)) == columns > 1 for line in lines if line):
+            return sign
+    return "|" if "|" in header else None
+
+
+def _cells(line: str, sign: str) -> list[str]:
+    """Return the cells of a line; those with commas may be quoted."""
+    if sign != ",":
+        return line.split(sign)
+    return [quoted or plain for quoted, plain in re.findall(r'(?:^|,)(?:"([^"]*)"|([^,]*))', line)]
+
+
 def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Lines of a table and their cells: between separators, or where the dashes below a header are."""
     lines, places, least = text.splitlines(), list[tuple[int, int]](), 0
+    sign = separator_in(text) or "|"
     for number, (line, below) in enumerate(zip(lines, [*lines[1:], ""], strict=True), start=1):
         if are_dashes(below):
             places = [found.span() for found in re.finditer("-+", below)]
@@ -176,7 +198,7 @@ def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
             least = places[-1][1] if below.endswith(" ") else 0
         if not line.strip() or are_dashes(line):
             continue
-        cells = [line[begin:end].strip() for begin, end in places] or line.split("|")
+        cells = [line[begin:end].strip() for begin, end in places] or _cells(line, sign)
         if places and "".join(cells).replace(" ", "") != line.replace(" ", ""):
             faults.append(f"line {number}: is not below its dashes; {WHOLE}")
         elif len(line) < least:

@@ -16,7 +16,7 @@ import numpy as np
 
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.adapters.slurm.accounted import STILL_RUN, WAITING, Accounted, doubts, latest
-from wattsched.adapters.slurm.accounting import FIELDS, are_dashes, read_accounting
+from wattsched.adapters.slurm.accounting import FIELDS, are_dashes, read_accounting, separator_in
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.errors import InputError
@@ -99,7 +99,7 @@ def kind_of(text: str) -> str:
         return TOPOLOGY
     if first.startswith("NodeName="):
         return NODES
-    if "|" in begin.partition("\n")[0] or any(map(are_dashes, begin.splitlines()[1:2])):
+    if separator_in(begin) or any(map(are_dashes, begin.splitlines()[1:2])):
         return ACCOUNTING
     known = "sacct --parsable2 or --json, scontrol show node, sinfo --json or scontrol show topology"
     message = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"

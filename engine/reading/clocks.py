@@ -15,6 +15,7 @@ from wattsched.reading.inputs import echo, number_in
 
 Floats = NDArray[np.float64]
 SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
+MS_PER_S = 1000.0
 BACKWARDS, ALIKE = 100.0, 2.0
 """Seconds forwards that are as unlikely as one backwards; a difference of roots that tells nothing."""
 TWICE = "assumed: of hours that come twice in autumn the likelier one, or else the first"
@@ -29,6 +30,7 @@ def is_since_1970(seconds: float) -> bool:
 def moment_s(text: str) -> tuple[float, str]:
     """Convert a time to seconds; tell how it was written: seconds, or a date with or without a zone.
 
+    Milliseconds since 1970 are converted, as nobody counts so many seconds.
     A date, also with slashes, counts from 1970 on, in its zone; one without a zone is read as UTC.
 
     Raises
@@ -38,7 +40,7 @@ def moment_s(text: str) -> tuple[float, str]:
     """
     try:
         if math.isfinite(seconds := number_in(text)):
-            return seconds, SECONDS
+            return seconds / (MS_PER_S if is_since_1970(seconds / MS_PER_S) else 1.0), SECONDS
     except ValueError:
         pass
     try:

@@ -8,7 +8,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,10 +39,12 @@ HEAD_BYTES = 1 << 20
 
 ValueT = TypeVar("ValueT")
 Read = Callable[[str], float]
-Forms = dict[str, str | None]
-"""Last number of each column whose point may separate thousands, or empty; None if it cannot in all."""
-_THOUSANDS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}(\.\d{3}))(?![\d.])")
-"""Beginning of a cell with a number that may be written with points for thousands; the group, with one."""
+_THOUSANDS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}([.,]\d{3}))(?![\d.,])")
+"""Beginning of a cell with a number that may be written with marks for thousands; the group, with one."""
+Forms = dict[str, tuple[str | None, str]]
+"""Of each column the last number that may have a mark for thousands, or empty, None if it cannot be one in
+all; and its mark of decimals."""
+_DECIMALS = re.compile(r"([-+]?\d+)([.,])(\d+)(?![\d.,])")
 _COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*|\r?)\n)+)")
 """Lines before the header of a table that are a number sign, alone or with a blank and a text."""
 
@@ -63,6 +65,13 @@ def _table_in(path: str | Path) -> bytes:
     require_text(content)
     tell_cut(content, path)
     return _COMMENTS.sub(lambda found: b"\n" * found[1].count(b"\n"), content)
+
+
+def tell_unread(path: str | Path, names: Iterable[str], more: str = "") -> None:
+    """Name the columns of a table that are not read, and `more` on them."""
+    if found := [*filter(None, names)]:
+        told = f"{path}: not read: the columns {listed(found, most=MOST_NAMED)}{more}"
+        warnings.warn(told, NoticeWarning, stacklevel=3)
 
 
 def tell_cut(content: bytes | str, path: str | Path) -> None:
@@ -124,6 +133,16 @@ def _require_header(line: int, names: list[str]) -> None:
         raise ValueError(f"line {line}: the column {echo(name)} occurs twice")
 
 
+def _with_point(text: str, column: str, forms: Forms) -> str:
+    """Return a cell with a point before its decimals; a ValueError where a column has commas, too."""
+    (last, mark), found, decimals = forms.get(column, ("", "")), _THOUSANDS.match(text), _DECIMALS.match(text)
+    last = None if last is None or not found else text if found[1] else last
+    forms[column] = last, mark or (decimals[2] if decimals else "")
+    if decimals and mark and decimals[2] != mark:
+        raise ValueError(f"{echo(text)} has a '{decimals[2]}', others a '{mark}'")
+    return _DECIMALS.sub(r"\1.\3", text, count=1) if decimals else text
+
+
 class Row:
     """One row: its cells by column name, converted on demand; `forms` takes how numbers are written."""
 
@@ -137,10 +156,9 @@ class Row:
     def read(self, column: str, read: Callable[[str], ValueT]) -> ValueT:
         """Value that `read` makes of a cell; its ValueError is told with the place."""
         text = self.cells[column].strip()
-        if self.forms is not None and text and read is not text_in:
-            before, found = self.forms.get(column, ""), _THOUSANDS.match(text)
-            self.forms[column] = None if before is None or not found else text if found[1] else before
         try:
+            if self.forms is not None and text and read is not text_in:
+                text = _with_point(text, column, self.forms)
             return read(text)
         except ValueError as error:
             raise self.fault(column, str(error)) from None
@@ -223,10 +241,13 @@ class Cells:
         self.faults.append(str(self.row.fault(column, what)))
 
 
-def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Iterator[Row]:
+def rows_of(
+    path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = (), *, tell: bool = False
+) -> Iterator[Row]:
     """Rows of a CSV file that has at least these columns; all that are missing are a ValueError.
 
-    `optional` are others that are read, for the message. Errors of the file are those of `csv_lines`.
+    `optional` are others that are read, for the message; `tell` names the rest in a notice. Errors of the
+    file are those of `csv_lines`.
     """
     with naming(path):
         content = _table_in(path)
@@ -238,11 +259,13 @@ def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...
             known = f"; read are {read}" if optional else ""
             found = listed(header, most=MOST_NAMED)
             raise ValueError(f"line 1: the {which} missing, found {found}{known}")
+        if tell:
+            tell_unread(path, (name for name in header if name not in (*columns, *optional)))
         forms: Forms | None = {} if _separator(content) == ";" else None
         for number, cells in lines:
             if cells != header:  # which comes again where files were joined
                 yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}", forms)
-        for column, text in (forms or {}).items():
+        for column, (text, _) in (forms or {}).items():
             if text:
                 told = f"{echo(text)} may be thousands: write 1.5 or 1500"
                 raise ValueError(f"{path}, column {echo(column)}: {told}")

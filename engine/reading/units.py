@@ -1,4 +1,4 @@
-"""Units that headers, names of columns and values state, and their factors to W, J, g/kWh and money per kWh.
+"""Units that headers, names of columns and values state, and their factors to ours, the first of `KNOWN`.
 
 Upper and lower case count only where they tell ``m`` from ``M``: ``mW`` is a thousandth of a watt, ``MW`` a
 million, and ``mw`` is refused, as it may be either. After "per" an ``m`` is a million. A ton is 1,000 kg.
@@ -13,24 +13,30 @@ from typing import Literal, NamedTuple
 
 from wattsched.reading.inputs import NoticeWarning, echo, number_in
 
-Quantity = Literal["power", "energy", "carbon", "money"]
+Quantity = Literal["power", "energy", "carbon", "money", "time", "frequency"]
 
 KNOWN: dict[Quantity, str] = {
     "power": "W, mW, kW or MW",
     "energy": "J, kJ, MJ, Wh, kWh or MWh",
     "carbon": "g/kWh, or kg, lb or t per kWh or MWh",
     "money": "money per kWh, or EUR, USD, GBP or the like, cents or pence, per kWh or MWh",
+    "time": "s, ms, us, min or h",
+    "frequency": "MHz, GHz, kHz or Hz",
 }
 """Units of each quantity, for messages; ours is the first."""
 _PREFIXES = {"": 1.0, "m": 1e-3, "milli": 1e-3, "k": 1e3, "kilo": 1e3, "M": 1e6, "mega": 1e6, "g": 1e9}
 _JOULES = {"wh": 3600.0, "j": 1.0}
 _J_PER_KWH = 3_600_000.0
+_SECONDS = {"s": 1.0, "sec": 1.0, "second": 1.0, "ms": 1e-3, "msec": 1e-3, "millisecond": 1e-3, "us": 1e-6}
+_SECONDS |= {"min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
+_MHZ = {"hz": 1e-6, "khz": 1e-3, "mhz": 1.0, "ghz": 1e3}
 _GRAMS = {"g": 1.0, "gram": 1.0, "kg": 1e3, "kilogram": 1e3, "lb": 453.59237, "pound": 453.59237}
 _GRAMS |= {"t": 1e6, "ton": 1e6, "tonne": 1e6}
 _CURRENCIES = (
     "eur usd gbp chf sek nok dkk isk pln czk huf ron bgn cad aud nzd jpy cny inr brl mxn krw zar sgd"
 )
-_SIGNS = {"€": "EUR", "euro": "EUR", "$": "USD", "us$": "USD", "dollar": "USD", "£": "GBP"}
+_SIGNS = {"€": "EUR", "euro": "EUR", "$": "USD", "us$": "USD", "dollar": "USD", "£": "GBP", "₹": "INR"}
+_SIGNS |= {"a$": "AUD", "c$": "CAD", "nz$": "NZD", "s$": "SGD", "r$": "BRL"}
 _COINS = {"¢": "USD", "pence": "GBP", "p": "GBP", "gbx": "GBP", "usc": "USD", "euc": "EUR"}
 """Hundredths of which the name tells the currency; ``GBp`` is read as ``GBX``, as case tells it from GBP."""
 _BY = "(?:/|per|pro)"
@@ -39,8 +45,9 @@ _CO2 = r"(?:co2(?:[\s-]*e(?:q\w*?)?)?|carbon)"
 _PER = r"(?P<prefix>[kmg]?)(?P<base>wh|j)(?:\^?-1|[\s_-]*e?l?)(?![a-z])"
 _CURRENCY = rf"(?:{'|'.join([*_CURRENCIES.split(), *map(re.escape, _SIGNS)])})s?"
 _COIN = r"(?:¢|pence|p|gbx|usc|euc|ct|cents?|c)"
-_MONEY = rf"(?P<coin>{_COIN})(?:\s+(?P<of>{_CURRENCY}))?|(?P<currency>{_CURRENCY})\s*(?P<part>{_COIN})?"
+_MONEY = rf"(?P<coin>{_COIN})(?:\s+(?P<of>{_CURRENCY}))?|(?P<currency>{_CURRENCY}|rs)\s*(?P<part>{_COIN})?"
 _METRIC = r"(?<![A-Za-z/])(?P<prefix>(?i:milli|kilo|mega)?|[mkKMgG])(?P<base>{})(?![A-Za-z/])"
+_SCALE = r"(?i:(?<![a-z/])(?<!per )(?P<scale>{})s?(?![a-z/]))"
 _FORMS: dict[Quantity, str] = {
     "power": _METRIC.format("[Ww]|[Ww]atts?"),
     "energy": _METRIC.format("[Ww][Hh]|[Jj]|[Jj]oules?"),
@@ -48,6 +55,8 @@ _FORMS: dict[Quantity, str] = {
     rf"{_CO2}?{_SLASH}{_PER}",
     "money": rf"(?<![a-z])(?:(?:{_MONEY}){_SLASH}|(?:price|preis|cost|tariff|money)\s*{_BY})\s*{_PER}"
     rf"|(?<![a-z])(?P<alone>{_CURRENCY})(?![a-z/])(?!\s*{_BY})",
+    "time": _SCALE.format("|".join(_SECONDS)),
+    "frequency": _SCALE.format("|".join(_MHZ)),
 }
 _MASS = rf"(?:{'|'.join(_GRAMS)})s?"
 _PART_OF_UNIT = rf"(?<=\s)(?:{_COIN}|{_MASS}|(?<!per )kwh|[mg]?wh)$|(?<![a-z]){_MASS}\s*(?:of\s*)?{_CO2}$"
@@ -75,19 +84,21 @@ def unit_in(text: str, quantity: Quantity) -> Unit | None:
     if not (found := [*re.finditer(_FORMS[quantity], told)]):
         return None
     parts, name = found[-1].groupdict(default=""), found[-1][0].strip()
-    prefix, base = parts["prefix"], parts["base"]
+    prefix, base = parts.get("prefix", ""), parts.get("base", "")
     if quantity in ("power", "energy"):
         if prefix == "m" and base.islower():
             raise ValueError(f"{echo(name)} may be milli or mega: write m{base.upper()} or M{base.upper()}")
         scale = _PREFIXES[prefix if prefix in _PREFIXES else prefix.lower()]
         return Unit(scale * _JOULES.get(base.lower(), 1.0), "", name)
+    if of_scale := parts.get("scale"):
+        return Unit((_SECONDS | _MHZ)[of_scale.lower()], "", name)
     # What is per nothing is taken to be per kWh.
     joules = _PREFIXES[prefix.replace("m", "M")] * _JOULES.get(base, _J_PER_KWH)
     if quantity == "carbon":
         return Unit(_GRAMS[parts["mass"]] * _J_PER_KWH / joules, "", name)
     coin, sign = parts["coin"] or parts["part"], parts["currency"] or parts["of"] or parts["alone"]
-    sign = sign if sign in _SIGNS else sign.removesuffix("s")
-    currency = _SIGNS.get(sign, sign.upper()) or _COINS.get(coin, "")
+    sign = sign if sign in (*_SIGNS, "rs") else sign.removesuffix("s")
+    currency = _SIGNS.get(sign, "INR" if sign == "rs" else sign.upper()) or _COINS.get(coin, "")
     return Unit((0.01 if coin else 1.0) * _J_PER_KWH / joules, currency, name, bool(parts["alone"]))
 
 
@@ -152,8 +163,8 @@ class Numbers:
             told.append(f"{unit.name} per kWh, as {names_none}")
         if unit and re.search(r"\btons?\b", unit.name):
             told.append(f"{echo(unit.name)}: a ton is metric, 1,000 kg")
-        if unit and unit.name[0] in "$¢":
-            told.append(f"{unit.name[0]} is of USD")
+        if unit and (sign := re.match(r"[$¢]|rs\b", unit.name)):
+            told.append(f"{sign[0]} is of {unit.currency}")
         if not self.stated:
             told.append(f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit")
         for one in told:

@@ -23,7 +23,7 @@ from wattsched.solvers.solution import proven_bound, rounding
 from wattsched.solving.call import Call
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import Proof
-from wattsched.verification.tree import prove_tree
+from wattsched.verification.tree import Taken, prove_tree
 
 # Of a gap that is asked for, or is nothing, so much is left to rounding.
 _LEAST_GAP = 1e-9
@@ -278,24 +278,28 @@ def by_tree(
     if model.program.bottleneck is not None:
         return _by_thresholds(call, model, value)
     if model.counts is not None:
-        return _by_counts(call, model.counts(), value)
+        return _by_counts(call, model, model.counts(), value)
     return (Proof(), []) if model.split is None else _by_splits(call, model, value, prices, root)
 
 
-def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
+def _by_counts(call: Call, model: Model[Any], counts: Counts, value: float) -> tuple[Proof, list[Node]]:
     """Prove a value by a tree that splits counts; its proof and nodes."""
     timer, most = _limits(call, _USUAL_COUNTING, counts.program)
+    if model.proving and call.limits.time_s is not None:  # the time was kept for it
+        most = tree.MOST_NODES
     if timer.over():
         return Proof(), []
     with call.timer.phase("prove"):
+        above = [] if counts.fixed is None else [Taken({**counts.fixed, "at_most": 0}, True, 0)]
+        call.prover({}, above)  # what it lists is listed once
         began_s = time.perf_counter()
-        call.prover({}, ())
+        call.prover({}, above)
         if (left_s := timer.remaining_s()) is not None:
             # Half of the nodes are leaves, each of which is proven once more.
             leaf_s = max(1e-6, time.perf_counter() - began_s)
             most = int(min(most, 2 * _VERIFYING * left_s / leaf_s))
         grown = tree.prove(counts.program, value, timer.share(1.0 - _VERIFYING), counts=counts, nodes=most)
-        nodes = [_counted(counts, node) for node in grown.nodes]
+        nodes = _counted_nodes(counts, grown.nodes)
         return verified(call, nodes), nodes
 
 
@@ -353,13 +357,21 @@ def verified(call: Call, nodes: list[Node]) -> Proof:
     return prove_tree(call.prover, [node.model_dump() for node in nodes], sense)
 
 
-def _counted(counts: Counts, node: proofs.Node) -> Node:
-    """Node of a tree that counts, in the words of the instance."""
-    if isinstance(node.split, AtMost):
-        split = {**counts.named(node.split.count), "at_most": node.split.most}
-        return Node(split=split, inside=node.inside, outside=node.outside)
-    of_splits = {f"split:{above}": counts.program.reported(y) for above, y in node.of_splits.items()}
-    return Node(prices=counts.named_prices(node.prices) | of_splits)
+def _counted_nodes(counts: Counts, grown: list[proofs.Node]) -> list[Node]:
+    """Nodes of a tree that counts, in the words of the instance; columns that are fixed come first."""
+    nodes, fixed, program = list[Node](), counts.fixed, counts.program
+    if fixed is not None:
+        nodes.append(Node(split={**fixed, "at_most": 0}, inside=2, outside=1))
+        nodes.append(Node(prices={**fixed["prices"], "split:0": program.reported(fixed["beyond"])}))
+    first = len(nodes)
+    for node in grown:
+        if isinstance(node.split, AtMost):
+            split = {**counts.named(node.split.count), "at_most": node.split.most}
+            nodes.append(Node(split=split, inside=first + node.inside, outside=first + node.outside))
+        else:
+            of_splits = {f"split:{first + above}": program.reported(y) for above, y in node.of_splits.items()}
+            nodes.append(Node(prices=counts.named_prices(node.prices) | of_splits))
+    return nodes
 
 
 def _nodes_of_splits(model: Model[Any], grown: Tree) -> list[Node]:

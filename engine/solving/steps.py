@@ -303,7 +303,7 @@ def _solved(call: Call, model: Model[Any], start: Start, heuristic_late: bool) -
             left_s = call.timer.remaining_s()
             kept_s = _HEURISTIC_TIMES * call.timer.elapsed_s() if heuristic_late else 0.0
             share = 1.0 - kept_s / left_s if left_s else 1.0
-            share *= 1.0 if call.in_place is None else _MOVING
+            share *= (1.0 if call.in_place is None else _MOVING) * (1.0 - model.proving)
             # A program that bounds nothing by itself is a little above what prices prove.
             close = _CLOSE if model.outside == -np.inf else 1.0
             allowed = model.rounded * find_solver(call.solver).rounding

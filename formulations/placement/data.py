@@ -258,6 +258,13 @@ class Hosting:
     ----------
     profiles : TaskTable
         P distinct requests of the tasks.
+    allowed : (P, models) bool
+        GPU models on which each of them may run.
+    fragmentation : Fragmentation
+    per_fragment : float
+        What a unit of the scaled fragmentation counts as.
+    gpu_w : (N,) int
+        Watts that a GPU of each node draws more in use.
     """
 
     def __init__(self, window: Window):
@@ -265,17 +272,17 @@ class Hosting:
         self.profiles = profiles
         self._window, self._model = window, window.nodes.model
         models, gpus = window.nodes.models, window.gpu_free_milli.shape[1]
-        self._fragmentation = Fragmentation(window.target, models, gpus)
-        self._allowed = allowed(profiles, models) | (profiles.gpus == 0)[:, None]
-        self._per_fragment = window.per_milli / self._fragmentation.scale
-        self._gpu_w = window.power.gpu_full_w - window.power.gpu_idle_w
+        self.fragmentation = Fragmentation(window.target, models, gpus)
+        self.allowed = allowed(profiles, models) | (profiles.gpus == 0)[:, None]
+        self.per_fragment = window.per_milli / self.fragmentation.scale
+        self.gpu_w = window.power.gpu_full_w - window.power.gpu_idle_w
 
     def ways(self, states: NodeStates) -> Hostings:
         """All ways of these states to host one task of each profile."""
         profiles, gpu = self.profiles, states.gpu_milli
         fits = states.cpu_milli[:, None] >= profiles.cpu_milli
         fits &= states.memory_mib[:, None] >= profiles.memory_mib
-        fits &= self._allowed[:, self._model[states.node]].T
+        fits &= self.allowed[:, self._model[states.node]].T
         # Of GPUs with as much free only the first is a way.
         first = np.ones(gpu.shape, dtype=bool)
         first[:, 1:] = gpu[:, 1:] != gpu[:, :-1]
@@ -332,7 +339,7 @@ class Hosting:
 
         Of power, and of the scaled fragmentation: what is free, less what is useful.
         """
-        tables, power = self._fragmentation, self._window.power
+        tables, power = self.fragmentation, self._window.power
         gpu, profiles = states.gpu_milli, self.profiles
         gpus, milli = profiles.gpus[profile], profiles.gpu_milli[profile]
         cpu_left = states.cpu_milli[state] - profiles.cpu_milli[profile]
@@ -340,7 +347,7 @@ class Hosting:
         # Either all of the GPUs that a task uses were free before, or it uses one.
         woken = np.where(taken == WHOLE_GPU, gpus, 0)
         power_w = power.cpu_w(cpu_left, node) - power.cpu_w(states.cpu_milli, states.node)[state]
-        power_w += self._gpu_w[node] * woken
+        power_w += self.gpu_w[node] * woken
         model = self._model[states.node]
         rows = tables.rows(model[state], cpu_left)
         useful = self._useful_gpus(states, state, rows)
@@ -349,15 +356,15 @@ class Hosting:
         useful += tables.free_at(rows, (gpu == WHOLE_GPU).sum(axis=1)[state] - woken)
         before = tables.scale * gpu.sum(axis=1) - tables.scaled(model, states.cpu_milli, gpu)
         fragments = before[state] - useful - tables.scale * gpus * milli
-        return np.asarray(self._window.per_w * power_w + self._per_fragment * fragments)
+        return np.asarray(self._window.per_w * power_w + self.per_fragment * fragments)
 
     def _useful_gpus(self, states: NodeStates, state: IntArray, rows: IntArray) -> IntArray:
         """Scaled useful part of each GPU of `state`, in these rows of the tables, summed; shape (H,)."""
         # A state meets few rows, and many ways of it share one: each pair is summed up once.
-        n_rows = int(np.prod(self._fragmentation.shape))
+        n_rows = int(np.prod(self.fragmentation.shape))
         pair = state * n_rows + rows
         met = np.zeros(len(states) * n_rows, dtype=bool)
         met[pair] = True
         of_state, row = np.divmod(np.flatnonzero(met), n_rows)
-        useful = self._fragmentation.gpu_at(row[:, None], states.gpu_milli[of_state]).sum(axis=1)
+        useful = self.fragmentation.gpu_at(row[:, None], states.gpu_milli[of_state]).sum(axis=1)
         return np.asarray(useful[np.cumsum(met)[pair] - 1])

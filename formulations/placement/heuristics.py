@@ -365,7 +365,8 @@ Heuristic = Callable[[Window, str, Timer], PlacementDecision]
 
 def greedy(window: Window, objective: str, timer: Timer) -> PlacementDecision:
     """Place each task where it costs least at once."""
-    return decide(window, *place_one_by_one(window))
+    used = place_one_by_one(window)
+    return decide(window, used, np.ones(len(used), dtype=np.int64))
 
 
 def by_policy(factory: Factory) -> Heuristic:

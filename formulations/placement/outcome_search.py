@@ -1,333 +1,157 @@
-"""Few outcomes that matter: column generation over a tree of outcomes.
+"""Few outcomes that matter: column generation with exact pricing, and all that may be in a better decision.
 
 An LP over the outcomes known so far says what hosting a task of each profile is worth and what using a node
-of each class costs. A beam search then looks, on all classes at once, for outcomes that are better than these
-prices; they join, until none is found. The first outcomes are those of placing the tasks one by one.
+of each class costs. Outcomes that are better than these prices join (`pricing`), until there is none: the
+prices then prove what every decision costs at least. Stopped before, the best prices met prove a little less.
 
-Decisions in whole nodes need more than what an LP likes to mix. So the LP's optimum is rounded and completed
-one by one, and outcomes met on the way are taken too that could be in a better decision than this one.
-
-The search is no proof: outcomes that it does not meet could be better still.
+A decision that uses an outcome costs at least that bound and the outcome's reduced cost. So once a decision
+is known, only outcomes whose reduced cost is at most the gap matter, which are mostly few.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.formulations.placement.data import NodeStates, Window
-from wattsched.formulations.placement.outcomes import (
-    Found,
-    OutcomeMaster,
-    Outcomes,
-    Prices,
-    cheapest_of_each,
-    first_of_class,
-)
+from wattsched.formulations.placement.outcomes import OutcomeMaster, Outcomes, Prices, cheapest_of
+from wattsched.formulations.placement.pricing import Pricing
 from wattsched.formulations.timer import Timer
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import IntArray
 
-WIDTH = 8
-"""Outcomes of a class that the beam follows at once; it begins with one."""
-NEARBY = 1_000
-"""Outcomes to take at most besides those that were better at some prices."""
-ROUNDS = 60
-MOST_STATES = 100_000
+MOST_NEAR = 20_000
+"""Outcomes that a program has at most besides those that were generated."""
+_PER_CLASS = 5
+"""Outcomes of a class that join the LP at once, at most."""
+_WIDTHS = (300, 3_000)
+"""Labels that pricing keeps: few until no outcome is found that way."""
+_ROUNDING = 1e-9
+_MIP_SHARE, _MIP_NODES = 0.4, 500
+"""Share of the time, and nodes of branch and bound, for a decision over the outcomes generated."""
+_HALVINGS = 6
 
-_PATIENCE = 4
-"""Tasks that the beam goes on without finding a better outcome: the first on a CPU package pays for all."""
-_TOLERANCE = 1e-6
-"""Share of the dearest price by which an outcome must be better."""
-_ROUNDING = 1e-6
+
+class Found(NamedTuple):
+    """Outcomes that a search found, how often they are used, and the prices that prove most.
+
+    Attributes
+    ----------
+    outcomes : Outcomes
+        K outcomes.
+    nodes : (K,) int
+        How many nodes use each of them in the best decision met.
+    prices : Prices
+    outside : float
+        What decisions with other outcomes cost at least; infinite where these are no better than the one met.
+    room : float
+        Reduced cost that other outcomes have at least.
+    """
+
+    outcomes: Outcomes
+    nodes: IntArray
+    prices: Prices
+    outside: float
+    room: float
 
 
 def search_outcomes(window: Window, timer: Timer) -> Found:
     """Search the outcomes of a window; where the timer is over, the search stops with what it has."""
-    tree = OutcomeTree(window, MOST_STATES)
-    pool = _Pool(window, tree)
-    decisions = [pool.one_by_one(np.arange(0))]
-    beam, prices = 1, pool.prices()
-    for _ in range(ROUNDS):
-        new = pool.meet(_better_states(tree, prices, beam, timer))
-        # Out of time too, the point that is rounded below has to be one of all columns.
-        prices = pool.prices()
-        if (new == 0 and beam >= WIDTH) or timer.over():
+    pricing, one_by_one = Pricing(window), place_one_by_one(window)
+    prices, bound, pool = _relaxed(window, pricing, one_by_one, timer)
+    used = _better(window, pool, one_by_one, bound, timer)
+    gap = max(0.0, cost_of(window, used) - bound)
+    # All that are in a better decision; of very many those that are in decisions up to another cost.
+    outside, room = np.inf, gap + _ROUNDING * max(1.0, abs(bound), float(window.demand @ window.worth))
+    near = None if timer.over() else pricing.within(prices, room, MOST_NEAR)
+    for _ in range(_HALVINGS):
+        if near is not None or timer.over():
             break
-        beam = beam if new else min(2 * beam, WIDTH)
-    decisions.append(pool.one_by_one(pool.rounded(prices.nodes)))
-    prices = pool.prices()
-    costs = [float((tree.cost[states] - tree.hosted[states] @ window.worth).sum()) for states in decisions]
-    best = int(np.argmin(costs))
-    near = _near(tree, prices, costs[best] - prices.cost)
-    all_of = np.concatenate([decisions[best], np.array(pool.states, dtype=np.int64), near])
-    states, outcome = tree.distinct(all_of)
-    nodes = np.bincount(outcome[: len(decisions[best])], minlength=len(states))
-    return Found(tree.outcomes(states), nodes)
+        room /= 2.0
+        outside, near = bound + room, pricing.within(prices, room, MOST_NEAR)
+    if near is None:
+        outside, near, room = bound, pool, 0.0
+    elif outside < np.inf:
+        near = Outcomes.joined([near, pool])
+    outcomes = cheapest_of(Outcomes.joined([near, used]))
+    known, nodes = outcomes.numbers(), np.zeros(len(outcomes), dtype=np.int64)
+    for key in zip(used.cls.tolist(), (row.tobytes() for row in used.hosted), strict=True):
+        nodes[known[key]] += 1
+    return Found(outcomes, nodes, prices, outside, room)
 
 
-def place_one_by_one(window: Window) -> Found:
-    """Place each task where it costs least at once, in the order of their arrival."""
-    tree = OutcomeTree(window, 0)
-    states, _met = one_by_one(window, tree, np.arange(0))
-    return Found(tree.outcomes(states), np.ones(len(states), dtype=np.int64))
+def cost_of(window: Window, used: Outcomes) -> float:
+    """Cost of a decision by the outcomes of the nodes that it uses."""
+    return float(used.cost.sum() + (window.demand - used.hosted.sum(axis=0)) @ window.worth)
 
 
-def _near(tree: OutcomeTree, prices: Prices, room: float) -> IntArray:
-    """States met that cost at most `room` more than their prices, the `NEARBY` that cost least of them."""
-    met = np.arange(tree.roots, len(tree))
-    reduced = prices.reduced(tree.cls[met], tree.hosted[met], tree.cost[met])
-    least = np.argsort(reduced, kind="stable")[:NEARBY]
-    return met[least[reduced[least] <= room]]
+def _relaxed(
+    window: Window, pricing: Pricing, known: Outcomes, timer: Timer
+) -> tuple[Prices, float, Outcomes]:
+    """Prices that prove most of those met, the bound that they prove, and the outcomes of the LP.
 
-
-class OutcomeTree:
-    """Tree of node states, whose roots are the classes as they are now.
-
-    A state hosts a task in the way that costs least at once, so that the task's profile names the child.
-
-    Parameters
-    ----------
-    window : Window
-        No state hosts more tasks than it has.
-    most : int
-        States besides the roots that `room` leaves room for; for some more there is.
-
-    Attributes
-    ----------
-    cls, cost : (S,) arrays
-        Class and cost of the states, the roots first; entries beyond `len` mean nothing.
-    key : (S,) int
-        Equal for equal multisets of tasks.
-    hosted : (S, P) int
-        Tasks of each profile.
-    next_cost : (S, P) float
-        Cost of one more task of each profile, infinite where there is none.
+    Prices are tried once at least, whatever the time.
     """
-
-    def __init__(self, window: Window, most: int):
-        self._hosting, self._demand, states = window.hosting, window.demand, window.classes.states
-        self.roots, self._size = len(states), 0
-        # Memory that is not written to is not used either.
-        self._most = self.roots + most
-        rows, gpus = self._most + 2 * len(window.tasks), states.gpu_milli.shape[1]
-        profiles = len(self._demand)
-        self.cls, self.key, self._parent, self._profile, self._slot = np.zeros((5, rows), dtype=np.int64)
-        gpu_milli = np.zeros((rows, gpus), dtype=np.int64)
-        node, cpu_milli, memory_mib = np.zeros((3, rows), dtype=np.int64)
-        self._states = NodeStates(node, cpu_milli, memory_mib, gpu_milli)
-        self.cost = np.zeros(rows)
-        self.hosted = np.zeros((rows, profiles), dtype=np.int16)
-        self.next_cost = np.zeros((rows, profiles))
-        self._next_slot = np.zeros((rows, profiles), dtype=np.int8)
-        self._child = np.zeros((rows, profiles), dtype=np.int32)
-        # A sum of random numbers tells multisets apart, but for accidents, which cost a search an outcome.
-        self.mark = np.random.default_rng(0).integers(2**62, size=profiles)
-        self._append(states, np.arange(self.roots))
-
-    def __len__(self) -> int:
-        return self._size
-
-    def room(self) -> int:
-        """States that a search may still visit. Two decisions that place the tasks one by one fit besides."""
-        return max(0, self._most - self._size)
-
-    def hosting_one_more(self, index: IntArray, profile: IntArray) -> IntArray:
-        """States after those at `index` have hosted one more task of a profile, (S,); no pair twice."""
-        child = self._child[index, profile].astype(np.int64)
-        new = np.flatnonzero(child == 0)
-        if len(new):
-            child[new] = self._grow(index[new], profile[new])
-            self._child[index[new], profile[new]] = child[new]
-        return child
-
-    def distinct(self, states: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the cheapest state of each outcome, and the number of each state's outcome, shape (S,)."""
-        cheapest, which = cheapest_of_each(self.cls[states], self.key[states], self.cost[states])
-        return states[cheapest], which
-
-    def outcomes(self, index: IntArray) -> Outcomes:
-        """Outcomes that states are, with the tasks on the way to them from the root."""
-        steps = []
-        at = index
-        while np.any(at >= self.roots):
-            inner = at >= self.roots
-            steps.append(np.where(inner, [self._profile[at], self._slot[at]], -1))
-            at = np.where(inner, self._parent[at], at)
-        # From the root: the last steps of a path are known first, and paths differ in length.
-        way = np.array(steps[::-1]).reshape(len(steps), 2, len(index)).transpose(1, 2, 0)
-        order = np.argsort(way[0] < 0, axis=1, kind="stable")
-        profile, slot = np.take_along_axis(way, order[None], axis=2)
-        hosted, others = self.hosted[index].astype(np.int64), np.zeros((len(index), 0))
-        return Outcomes(self.cls[index], hosted, self.cost[index], others, profile, slot)
-
-    def _grow(self, parent: IntArray, profile: IntArray) -> IntArray:
-        """Add the states after `parent` have hosted a task of a profile each; return their numbers."""
-        slot = self._next_slot[parent, profile].astype(np.int64)
-        states = self._states.take(parent)
-        index = np.arange(self._size, self._size + len(parent))
-        self._parent[index], self._profile[index], self._slot[index] = parent, profile, slot
-        self.key[index] = self.key[parent] + self.mark[profile]
-        self.cost[index] = self.cost[parent] + self.next_cost[parent, profile]
-        self.hosted[index] = self.hosted[parent]
-        self.hosted[index, profile] += 1
-        self._append(self._hosting.after(states, profile, slot), self.cls[parent])
-        return index
-
-    def _append(self, states: NodeStates, cls: IntArray) -> None:
-        """Add states of these classes, and what one more task costs them."""
-        index = slice(self._size, self._size + len(states))
-        self._size += len(states)
-        self.cls[index] = cls
-        for field in fields(states):
-            getattr(self._states, field.name)[index] = getattr(states, field.name)
-        cost, slot = self._hosting.best(states)
-        cost[self.hosted[index] >= self._demand] = np.inf
-        self.next_cost[index], self._next_slot[index] = cost, slot
+    master, count, new, widths = OutcomeMaster(window), window.classes.count, known, iter(_WIDTHS)
+    best, bound, parts, width = master.prices(), -np.inf, [known], next(widths)
+    while True:
+        master.add(new.cls, new.hosted, new.cost)
+        prices = master.prices()
+        least, new = pricing(prices, _PER_CLASS, width)
+        proven = float(window.demand @ prices.task_worth + count @ (least - prices.node_cost))
+        if proven > bound:
+            best, bound = prices, proven
+        optimum = prices.cost + float(window.demand @ window.worth)
+        size = max(1.0, abs(optimum), float(window.demand @ np.abs(prices.task_worth)))
+        new = new.take(prices.reduced(new.cls, new.hosted, new.cost) < -_ROUNDING * size)
+        closed = bound >= optimum - _ROUNDING * size
+        parts.append(new)
+        if closed or timer.over() or (not len(new) and (width := next(widths, 0)) == 0):
+            return best, bound, Outcomes.joined(parts)
 
 
-class _Pool(OutcomeMaster):
-    """Outcomes that are columns of the LP: of each multiset on each class the cheapest state met."""
-
-    def __init__(self, window: Window, tree: OutcomeTree) -> None:
-        super().__init__(window)
-        self._window, self._tree = window, tree
-        self.states: list[int] = []
-        self._position: dict[tuple[int, int], int] = {}
-
-    def meet(self, states: IntArray) -> int:
-        """Add the outcomes of states; return the number of those that are new or cheaper than before."""
-        tree, known, changes = self._tree, len(self.states), 0
-        keys = zip(tree.cls[states].tolist(), tree.key[states].tolist(), strict=True)
-        for state, key in zip(states.tolist(), keys, strict=True):
-            position = self._position.setdefault(key, len(self.states))
-            if position == len(self.states):
-                self.states.append(state)
-                changes += 1
-            elif tree.cost[state] < tree.cost[self.states[position]]:
-                self.states[position] = state
-                changes += 1
-                if position < known:
-                    saved = tree.hosted[state] @ self._window.worth
-                    self.change_costs([position], tree.cost[state] - saved)
-        new = np.array(self.states[known:], dtype=np.int64)
-        if len(new):
-            self.add(tree.cls[new], tree.hosted[new], tree.cost[new])
-        return changes
-
-    def one_by_one(self, begun: IntArray) -> IntArray:
-        """States of nodes in use when each task was placed where it cost least; what was met is added."""
-        states, met = one_by_one(self._window, self._tree, begun)
-        self.meet(met)
-        return states
-
-    def rounded(self, nodes: FloatArray) -> IntArray:
-        """States of nodes that use outcomes about as often as an LP's point does, shape (B,)."""
-        tree, states, count = self._tree, np.array(self.states, dtype=np.int64), self._window.classes.count
-        times = np.floor(nodes + _ROUNDING).astype(np.int64)
-        tasks_left = self._window.demand - times @ tree.hosted[states]
-        nodes_left = count - np.bincount(tree.cls[states], times, len(count)).astype(np.int64)
-        # What is left of the nodes, largest parts first, as far as there are tasks.
-        part = nodes - times
-        order = np.argsort(-part, kind="stable")
-        for k in order[part[order] > _ROUNDING]:
-            hosted, cls = tree.hosted[states[k]], tree.cls[states[k]]
-            if nodes_left[cls] and np.all(hosted <= tasks_left):
-                nodes_left[cls] -= 1
-                tasks_left -= hosted
-                times[k] += 1
-        return np.repeat(states, times)
+def _better(window: Window, pool: Outcomes, used: Outcomes, bound: float, timer: Timer) -> Outcomes:
+    """Outcomes of a decision no worse than the one that is used, by branch and bound over a pool."""
+    cost = cost_of(window, used)
+    if timer.over() or cost - bound <= timer.gap * abs(cost):
+        return used
+    master = OutcomeMaster(window)
+    master.add(pool.cls, pool.hosted, pool.cost)
+    times = master.whole(timer.share(_MIP_SHARE), _MIP_NODES)
+    if times is None:
+        return used
+    better = pool.take(np.repeat(np.arange(len(pool)), times.astype(np.int64)))
+    return better if cost_of(window, better) < cost else used
 
 
-def one_by_one(window: Window, tree: OutcomeTree, begun: IntArray) -> tuple[IntArray, IntArray]:
-    """Place each task where it costs least at once.
-
-    Parameters
-    ----------
-    begun : (B,) int
-        States of nodes that host some of the tasks already.
-
-    Returns
-    -------
-    states : (U,) int
-        Of the nodes in use, in the end.
-    met : (V,) int
-        All that were met, in order.
-    """
-    roots, arrivals, count = tree.roots, window.profile, window.classes.count
-    if roots == 0:
-        return begun, begun
-    hosted = tree.hosted[begun].sum(axis=0)
-    unused = count - np.bincount(tree.cls[begun], minlength=roots)
+def place_one_by_one(window: Window) -> Outcomes:
+    """Outcomes of the nodes in use when each task was placed where it cost least, in the order of arrival."""
+    classes, hosting, size, profiles = window.classes, window.hosting, len(window.tasks), len(window.demand)
+    roots, most, unused = len(classes.count), len(classes.count) + size, classes.count.copy()
     # Rows: the classes, as long as they have unused nodes, then the nodes in use.
-    rows, most = roots + len(begun), roots + len(begun) + len(arrivals)
-    state = np.concatenate([np.arange(roots), begun, np.zeros(len(arrivals), dtype=np.int64)])
-    cost = np.full((most, len(hosted)), np.inf)
-    cost[:rows] = tree.next_cost[state[:rows]]
-    cost[:roots][unused == 0] = np.inf
-    met = []
-    for profile in arrivals.tolist():
-        if hosted[profile]:  # by the nodes begun
-            hosted[profile] -= 1
+    cost, slot = np.zeros((most, profiles)), np.zeros((most, profiles), dtype=np.int64)
+    cls, hosted = np.zeros(most, dtype=np.int64), np.zeros((most, profiles), dtype=np.int64)
+    total, way, rows = np.zeros(most), np.full((2, most, size), -1), roots
+    cls[:roots] = np.arange(roots)
+    states: list[NodeStates] = [classes.states.take(np.array([row])) for row in range(roots)]
+    if roots:
+        cost[:roots], slot[:roots] = hosting.best(classes.states)
+    for profile in window.profile.tolist():
+        row = int(np.argmin(cost[:rows, profile])) if rows else 0
+        if rows == 0 or np.isinf(cost[row, profile]):
             continue
-        row = int(np.argmin(cost[:rows, profile]))
-        if np.isinf(cost[row, profile]):
-            continue
-        after = int(tree.hosting_one_more(state[[row]], np.array([profile]))[0])
+        after = hosting.after(states[row], np.array([profile]), slot[[row], profile])
+        at, added, used = row, cost[row, profile], slot[row, profile]
         if row < roots:
             unused[row] -= 1
-            if unused[row] == 0:
-                cost[row] = np.inf
-            row, rows = rows, rows + 1
-        state[row], cost[row] = after, tree.next_cost[after]
-        met.append(after)
-    return state[roots:rows], np.array(met, dtype=np.int64)
-
-
-class _Beam(NamedTuple):
-    """States that a beam holds, and their costs at given prices."""
-
-    state: IntArray
-    value: FloatArray
-
-
-def _better_states(tree: OutcomeTree, prices: Prices, width: int, timer: Timer) -> IntArray:
-    """States that cost less than their price, up to `width` of each class, by beam search."""
-    least = -_TOLERANCE * max(float(prices.task_worth.max(initial=0.0)), 1e-12)
-    beam = _Beam(np.arange(tree.roots), prices.node_cost)
-    best, idle = np.full(tree.roots, least), np.zeros(tree.roots, dtype=np.int64)
-    seen = [_Beam(np.zeros(0, dtype=np.int64), np.zeros(0))]
-    while len(beam.state) and not timer.over():
-        beam = _longer(tree, prices, beam, width)
-        seen.append(beam)
-        cls = tree.cls[beam.state]
-        now = best.copy()
-        np.minimum.at(now, cls, beam.value)
-        idle = np.where(now < best, 0, idle + 1)
-        best = now
-        going = (idle < _PATIENCE)[cls]
-        beam = _Beam(beam.state[going], beam.value[going])
-    state = np.concatenate([part.state for part in seen])
-    value = np.concatenate([part.value for part in seen])
-    good = value < least
-    state, value = state[good], value[good]
-    return state[first_of_class(tree.cls[state], value, width)]
-
-
-def _longer(tree: OutcomeTree, prices: Prices, beam: _Beam, width: int) -> _Beam:
-    """The best states with one task more than those of the beam, up to `width` of each class."""
-    value = beam.value[:, None] + tree.next_cost[beam.state] - prices.task_worth
-    few = min(width + 1, value.shape[1])
-    profile = np.argpartition(value, few - 1, axis=1)[:, :few]
-    parent = np.repeat(np.arange(len(value)), few)
-    profile = profile.ravel()
-    value = value[parent, profile]
-    possible = np.flatnonzero(np.isfinite(value))
-    parent, profile, value = parent[possible], profile[possible], value[possible]
-    if len(value) > tree.room():
-        return _Beam(np.zeros(0, dtype=np.int64), np.zeros(0))
-    state = beam.state[parent]
-    kept, _which = cheapest_of_each(tree.cls[state], tree.key[state] + tree.mark[profile], value)
-    kept = kept[first_of_class(tree.cls[state[kept]], value[kept], width)]
-    return _Beam(tree.hosting_one_more(state[kept], profile[kept]), value[kept])
+            cost[row] = cost[row] if unused[row] else np.inf
+            at, rows = rows, rows + 1
+            cls[at] = row
+            states.append(after)
+        way[:, at, hosted[at].sum()] = profile, used
+        hosted[at, profile] += 1
+        total[at] += added
+        states[at] = after
+        (cost[at],), (slot[at],) = hosting.best(after)
+    new = slice(roots, rows)
+    return Outcomes(cls[new], hosted[new], total[new], np.zeros((rows - roots, 0)), way[0, new], way[1, new])

@@ -18,13 +18,10 @@ from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.placement.data import Hostings, NodeStates, Window
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
-from wattsched.topology.arrays import FloatArray, IntArray, Table, least_by, run_starts
+from wattsched.topology.arrays import FloatArray, IntArray, Table
 
 Counts = NDArray[np.signedinteger[Any]]
 
-_PER_CLASS = 5
-"""Outcomes of a class that join the LP at once, at most."""
-_ROUNDING = 1e-9
 _LARGEST_COST = 1e6
 
 
@@ -61,21 +58,6 @@ class Outcomes(Table):
         """Position of each outcome by its class and what it hosts."""
         keys = zip(self.cls.tolist(), (row.tobytes() for row in self.hosted), strict=True)
         return {key: k for k, key in enumerate(keys)}
-
-
-class Found(NamedTuple):
-    """Outcomes that a search found, and how often they are used.
-
-    Attributes
-    ----------
-    outcomes : Outcomes
-        K outcomes.
-    nodes : (K,) int
-        How many nodes use each of them in the best decision met.
-    """
-
-    outcomes: Outcomes
-    nodes: IntArray
 
 
 def decide(window: Window, outcomes: Outcomes, times: IntArray) -> PlacementDecision:
@@ -138,7 +120,7 @@ def every_outcome(window: Window, most: float = np.inf, timer: Timer | None = No
         if seen > most or timer.over():
             return None
         level, states = _one_more(window, states, level, ways, depth)
-        found.append(_cheapest(level))
+        found.append(cheapest_of(level))
     return Outcomes.joined(found)
 
 
@@ -168,7 +150,7 @@ def _one_more(
     return more.take(distinct), after.take(distinct)
 
 
-def _cheapest(level: Outcomes) -> Outcomes:
+def cheapest_of(level: Outcomes) -> Outcomes:
     """Keep the cheapest way to host every multiset on every class, or all that differ in what is limited."""
     if level.others.shape[1]:
         known = [level.cls[:, None], level.hosted, level.cost[:, None], level.others]
@@ -255,53 +237,6 @@ class OutcomeMaster(RestrictedMaster):
         return Prices(self._worth + of_tasks, -of_nodes, optimum.x, optimum.cost)
 
 
-def fixed(window: Window, outcomes: Outcomes, found: Found) -> tuple[Found, Prices]:
-    r"""Leave outcomes out by their reduced cost.
-
-    At prices :math:`\pi` of tasks and :math:`\mu` of nodes, every decision costs at least
-
-    .. math::
-        L = \sum_p d_p (\pi_p - w_p) - \sum_c n_c \mu_c + \sum_c n_c \min(0, \min_{k\ \text{of}\ c} r_k),
-        \quad r_k = c_k - \sum_p a_{kp} \pi_p + \mu_c
-
-    and one that uses outcome k at least :math:`L + r_k - \min(0, \min r)`. The prices are those of the LP.
-
-    Takes all outcomes of the window, and some `found` with a decision; returns those that are left with that
-    decision, and the prices of the LP over all outcomes.
-    """
-    position = outcomes.numbers()
-    known = np.array([position[key] for key in found.outcomes.numbers()], dtype=np.int64)
-    used, times = known[found.nodes > 0], found.nodes[found.nodes > 0]
-    prices = _prices(window, outcomes, known)
-    reduced = prices.reduced(outcomes.cls, outcomes.hosted, outcomes.cost)
-    count, worth, demand = window.classes.count, window.worth, window.demand
-    least = least_by(outcomes.cls, reduced, len(count), 0.0)
-    bound = demand @ (prices.task_worth - worth) + count @ (least - prices.node_cost)
-    cost = float((outcomes.cost[used] - outcomes.hosted[used] @ worth) @ times)
-    room = cost - bound + _ROUNDING * max(1.0, abs(cost), float(demand @ worth))
-    kept = reduced - least[outcomes.cls] <= room
-    kept[used] = True
-    nodes = np.zeros(len(outcomes), dtype=np.int64)
-    nodes[used] = times
-    return Found(outcomes.take(np.flatnonzero(kept)), nodes[kept]), prices
-
-
-def _prices(window: Window, outcomes: Outcomes, known: IntArray) -> Prices:
-    """Prices of the LP over all outcomes, by columns that it grows by, from those known."""
-    master = OutcomeMaster(window)
-    missing = np.ones(len(outcomes), dtype=bool)
-    new, tolerance = known, _ROUNDING * float(np.max(np.abs(outcomes.cost), initial=0.0))
-    while True:
-        master.add(outcomes.cls[new], outcomes.hosted[new], outcomes.cost[new])
-        missing[new] = False
-        prices = master.prices()
-        reduced = prices.reduced(outcomes.cls, outcomes.hosted, outcomes.cost)
-        better = np.flatnonzero(missing & (reduced < -tolerance))
-        if len(better) == 0:
-            return prices
-        new = better[first_of_class(outcomes.cls[better], reduced[better], _PER_CLASS)]
-
-
 def relaxed_prices(window: Window, outcomes: Outcomes) -> tuple[FloatArray, FloatArray, FloatArray] | None:
     """Duals of profiles, classes and limits on objectives in the LP over outcomes; None where it fails."""
     hosted, n_classes = outcomes.hosted, len(window.classes.count)
@@ -319,20 +254,3 @@ def relaxed_prices(window: Window, outcomes: Outcomes) -> tuple[FloatArray, Floa
         return None
     of_tasks, of_nodes, of_limits = np.split(prices, np.cumsum([len(window.demand), n_classes]))
     return of_tasks, of_nodes, of_limits
-
-
-def first_of_class(cls: IntArray, value: FloatArray, most: int) -> IntArray:
-    """Positions of the least values of every class, up to `most` of each."""
-    order = np.lexsort((value, cls))
-    ordered = cls[order]
-    rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    return order[rank < most]
-
-
-def cheapest_of_each(cls: IntArray, key: IntArray, value: FloatArray) -> tuple[IntArray, IntArray]:
-    """Position of the least value of every pair of class and key, and which of these pairs each entry is."""
-    order = np.lexsort((value, key, cls))
-    cls, key = cls[order], key[order]
-    new, which = run_starts(cls, key), np.empty(len(order), dtype=np.int64)
-    which[order] = np.repeat(np.arange(len(new)), np.diff(np.append(new, len(order))))
-    return order[new], which

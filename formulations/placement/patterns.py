@@ -34,7 +34,6 @@ from wattsched.formulations.placement.outcomes import (
     Outcomes,
     decide,
     every_outcome,
-    fixed,
     relaxed_prices,
     used_by,
 )
@@ -46,11 +45,11 @@ from wattsched.topology.arrays import FloatArray
 MOST_OUTCOMES = 100_000
 """Ways to host tasks that are looked at to list all outcomes; where there are more, outcomes are searched."""
 
-MOST_COUNTED = 6_000
+MOST_COUNTED = 20_000
 """Outcomes, up to which certificate trees can be grown."""
 
-_SEARCH_SHARE = 0.7
-"""Share of the time for searching outcomes; listing them has the rest."""
+_PROVING = 0.5
+"""Share of the time for the certificate tree: solvers mostly find their last decision early."""
 
 
 def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
@@ -58,15 +57,9 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
     timer = timer or Timer()
     if window.limited:
         return _limited(window, timer)
-    searching = timer.share(_SEARCH_SHARE)
-    found, prices = search_outcomes(window, searching), None
-    cut = searching.over()
-    every = every_outcome(window, MOST_OUTCOMES, timer)
-    if every is not None:
-        found, prices = fixed(window, every, found)
-    outcomes, counts = found.outcomes, None
-    if every is not None and len(every) <= MOST_COUNTED:
-        counts = partial(counts_of, window, every)
+    found = search_outcomes(window, timer)
+    outcomes, prices = found.outcomes, named_prices(window, found.prices.task_worth, found.prices.node_cost)
+    fixed = {"beyond": found.room, "prices": prices}
 
     def encode(decision: PlacementDecision) -> FloatArray | None:
         times = used_by(window, outcomes, decision)
@@ -76,13 +69,13 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
         program=program_of(window, outcomes),
         decode=lambda x, starts: decide(window, outcomes, np.rint(x).astype(np.int64)),
         encode=encode,
-        counts=counts,
-        prices=None if prices is None else named_prices(window, prices.task_worth, prices.node_cost),
+        counts=partial(counts_of, window, outcomes, fixed) if len(outcomes) <= MOST_COUNTED else None,
+        prices=prices,
         start=found.nodes.astype(float),
-        outside=-math.inf if every is None else math.inf,
-        cut=every is None and (cut or timer.over()),
-        options=len(outcomes) if every is None else len(every),
-        dropped=0 if every is None else len(every) - len(outcomes),
+        outside=found.outside,
+        cut=found.outside < math.inf and timer.over(),
+        proving=_PROVING,
+        options=len(outcomes),
     )
 
 
@@ -168,8 +161,11 @@ class _Key(NamedTuple):
     hosts: tuple[tuple[int, int], ...] = ()
 
 
-def counts_of(window: Window, outcomes: Outcomes) -> Counts:
-    """Counts of the program over all outcomes, from those of everything to those of single outcomes."""
+def counts_of(window: Window, outcomes: Outcomes, fixed: dict[str, Any] | None = None) -> Counts:
+    """Counts of the program over outcomes, from those of everything to those of single outcomes.
+
+    The outcomes are all but those that are `fixed`.
+    """
     counting, hosted, repeated = Counting(), outcomes.hosted, window.demand > 1
     for column, (cls, tasks) in enumerate(zip(outcomes.cls.tolist(), hosted.tolist(), strict=True)):
         counting.add(0, _Key(), column)
@@ -207,7 +203,8 @@ def counts_of(window: Window, outcomes: Outcomes) -> Counts:
         node_cost[classes] = -of_nodes
         return _names_of(window, of_tasks, -node_cost, of_limits)
 
-    return counting.counts(replace(program_of(window, outcomes), upper=upper), prices, named)
+    counts = counting.counts(replace(program_of(window, outcomes), upper=upper), prices, named)
+    return replace(counts, fixed=fixed)
 
 
 def _names_of(

@@ -11,47 +11,29 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from wattsched.instances.errors import NoticeWarning
+from wattsched.instances.traces.carbon_columns import USUAL_UNITS, Columns, clock_of, columns_of, zone_in
 from wattsched.instances.units import S_PER_H
-from wattsched.reading.clocks import LOCAL, SECONDS, is_since_1970, moment_s, moments_s
-from wattsched.reading.inputs import MOST_COLUMNS as MOST
-from wattsched.reading.inputs import echo, listed, meant, naming
+from wattsched.reading.clocks import LOCAL, MS_PER_S, SECONDS, is_since_1970, moment_s, moments_s
+from wattsched.reading.inputs import echo, json_in, listed, naming, number_in, read_text
 from wattsched.reading.tables import Row, rows_of, text_in
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
-MOST_PER_KWH, FAR, MS_PER_S = 1_000_000.0, 10.0, 1000.0
+MOST_PER_KWH, FAR = 1_000_000.0, 10.0
 REPEATED = 6
 """Equal steps in a row that are the step of the file there; fewer are holes."""
-TIME_COLUMNS = (
-    *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
-    *("datetime", "timestamp", "point_time", "time", "date", "utc"),
-)
-INTENSITY_COLUMNS = (
-    "avg_ci_g_per_kwh",
-    "avg_ci",
-    "ci_lca_g_per_kwh",
-    "carbon intensity gco₂eq/kwh (life cycle)",
-    "carbon intensity gco₂eq/kwh (lca)",
-    "carbon_intensity_g_per_kwh",
-    "carbon_intensity_avg",
-    "carbon_intensity",
-    "carbonintensity",
-    "g_per_kwh",
-)
-"""Names of columns that are taken without being asked for, in lower case, the first that is there."""
 SORT = "sort them; all in UTC; local times without a zone repeat an hour in autumn"
 _PLACE = r"(?<![a-z])(?:zone|country|region|area|market|location|hub|node)(?![a-z])"
 """Part of the names of columns that tell where a row's value is of."""
@@ -132,7 +114,7 @@ def read_carbon(
     ----------
     path : str or Path
         CSV file with or without a header, plain or compressed with gzip. A file without one has two columns,
-        times and numbers. The newest rows may come first, and rows again.
+        times and numbers. The newest rows may come first, and rows again. Or an answer of WattTime's (JSON).
     column : str, optional
         Name of the column (default: the first of `INTENSITY_COLUMNS`, the only one besides the times, or the
         only one that states a unit of the quantity).
@@ -147,36 +129,36 @@ def read_carbon(
         For a file without rows, an unknown column or unit, a cell that is no time or number, a negative
         intensity, a number above `MOST_PER_KWH`, and times that do not ascend, with the line.
     """
-    rows = rows_of(path, ())
+    rows = _points(path) if str(path).removesuffix(".gz").endswith(".json") else rows_of(path, ())
     if (first := next(rows, None)) is None:
         raise ValueError(f"{path}: has no rows of times and numbers")
-    header, begun, unit_column = list(first.cells), [first], None
+    header, begun = list(first.cells), [first]
     if len(header) == 2 and _is_time(header[0]):
         # No header: what was taken for it is a row.
         begun.insert(0, Row(dict(zip(header, header, strict=True)), f"{path}, line 1"))
-        time_column, value_column = header
+        columns = Columns(header[0], header[1])
     else:
-        time_column = _time_column(path, header)
-        unit_column = next((name for name in header if name.lower() in ("unit", "units")), None)
-        others = [name for name in header if name not in (time_column, unit_column)]
-        value_column = _value_column(path, others, column, quantity, may_lack=may_lack)
+        with naming(path):
+            columns = columns_of(path, header, column, quantity, may_lack=may_lack)
+    time_column, value_column = columns.time, columns.value
     # One row at a time: a table of all zones has a million cells.
     times, values = list[float](), list[float]()
     with naming(path):
-        clock, ends = _clock_of(time_column)
+        clock, ends = clock_of(time_column)
     named = value_column != first.cells[value_column]
-    unit = "" if unit_column is None else f" [{first.cells[unit_column]}]"
+    unit = columns.unit(first.cells)
     own, beside = unit_in(value_column, quantity) if named else None, unit_in(unit, quantity)
     if own and beside and own[:2] != beside[:2]:
-        told = f"the header says {own.name}, the column '{unit_column}' {beside.name}"
+        told = f"the header says {own.name}, the column '{columns.units[-1]}' {beside.name}"
         raise ValueError(f"{path}, line 1, column {echo(value_column)}: {told}")
-    read = Numbers(f"{value_column}{unit}" if named else "", quantity, f"{path}, line 1")
+    usual = "" if own or unit else USUAL_UNITS.get((value_column.lower(), quantity), "")
+    read = Numbers(f"{value_column} {unit or usual}".strip() if named else "", quantity, f"{path}, line 1")
     least = 0.0 if quantity == "carbon" else -MOST_PER_KWH
     zones: set[bool] = set()
     kept, repeated, before = dict[float, int](), 0, first
-    for row in _oldest_first(chain(begun, rows), time_column, partial(_seconds, clock, time_column), path):
+    for row in _oldest_first(chain(begun, rows), columns, clock, path):
         after_s = times[-1] if times else -math.inf
-        time_s, zoned = row.read(time_column, partial(_seconds, clock, time_column, after_s))
+        time_s, zoned = _time_in(row, columns, clock, after_s)
         content = hash(tuple(row.cells.values()))
         # Without a zone it may be the hour that comes twice in autumn.
         if zoned and time_s <= after_s and kept.get(time_s) == content:
@@ -189,8 +171,9 @@ def read_carbon(
             raise row.fault(time_column, "times with and without a zone are mixed")
         stated = row.cells[value_column].strip()
         values.append(row.number(value_column, least, MOST_PER_KWH, read) if stated else math.nan)
-        if unit_column is not None and row.cells[unit_column] != first.cells[unit_column]:
-            raise row.fault(unit_column, f"is not {echo(first.cells[unit_column])}, as in the first row")
+        for name in columns.units:
+            if row.cells[name] != first.cells[name]:
+                raise row.fault(name, f"is not {echo(first.cells[name])}, as in the first row")
         if len(times) > 1 and times[-1] <= times[-2]:
             told = f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
             raise ValueError(f"{told}({_several_places(before, row) or SORT})")
@@ -201,7 +184,8 @@ def read_carbon(
     if repeated:
         told = f"not used: {repeated:,} rows that are the same as earlier ones"
         warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
-    if is_since_1970(moment_s(first.cells[time_column])[0] / MS_PER_S):
+    cell = first.cells[time_column]
+    if moment_s(cell)[1] == SECONDS and is_since_1970(number_in(cell) / MS_PER_S):
         warnings.warn(f"{path}: assumed: times are milliseconds since 1970", NoticeWarning, stacklevel=2)
     if time_column == "point_time" and not read.stated:
         told = "has no unit, and WattTime's are lb/MWh or others: write it into the header, as [lb/MWh]"
@@ -210,7 +194,11 @@ def read_carbon(
         step_s = _steps_s(-begin_s[::-1])[::-1]
         begin_s = begin_s - step_s
         told = f"the times of '{time_column}' are the ends of steps of {np.median(step_s):g} s"
+        told += f", in {clock}" if clock else ""
         warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=2)
+    if usual:
+        told = f"assumed: in {usual}, as {value_column} is published"
+        warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
     _tell_steps(begin_s, step_s, source)
     read.tell(source)
     per_kwh = np.array(values)
@@ -234,15 +222,12 @@ def _several_places(before: Row, row: Row) -> str:
 
 
 def _oldest_first(
-    rows: Iterator[Row], column: str, read: Callable[[float, str], tuple[float, bool]], path: str | Path
+    rows: Iterator[Row], columns: Columns, clock: tzinfo | None, path: str | Path
 ) -> Iterator[Row]:
-    """Return the rows, backwards where the newest come first, which a notice says.
-
-    `read` gives the seconds of a cell of their `column`: the next ones after a time, or else the last.
-    """
+    """Return the rows, backwards where the newest come first, which a notice says."""
     begun = [*islice(rows, 2)]
-    first_s, _ = begun[0].read(column, partial(read, -math.inf))
-    second_s, _ = begun[-1].read(column, partial(read, math.inf))
+    first_s, _ = _time_in(begun[0], columns, clock, -math.inf)
+    second_s, _ = _time_in(begun[-1], columns, clock, math.inf)
     rows = chain(begun, rows)
     if second_s >= first_s:
         return rows
@@ -271,22 +256,6 @@ def _tell_steps(begin_s: FloatArray, step_s: FloatArray, source: str) -> None:
         warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=3)
 
 
-def _clock_of(column: str) -> tuple[tzinfo | None, bool]:
-    """Time zone of a column, None if untold, as in ``(UTC+1)``; and True if its times are ends.
-
-    ``UTC time`` of EIA's hourly files and ``SETTLEMENTDATE`` of the Australian market are ends.
-    """
-    name = column.lower().replace("_", " ")
-    zone = re.search(r"\b(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
-    sign, hours, minutes = zone.groups(default="0") if zone else "000"
-    ahead = (-1 if sign == "-" else 1) * timedelta(hours=int(hours), minutes=int(minutes))
-    clock: tzinfo | None = timezone(ahead) if zone else None
-    for named in re.findall(r"[A-Z]\w+(?:/[A-Z][\w+-]*)+", column):
-        with suppress(KeyError, OSError, ValueError):  # as for Date/Time
-            clock = ZoneInfo(named)
-    return clock, name in ("utc time", "settlementdate") or re.search(r"\bend(?:s|ing)?\b", name) is not None
-
-
 def start_time(start: str | datetime, source: str | None = None) -> datetime:
     """Read when a horizon or trace begins; without a zone UTC, with a notice for a file, else refused."""
     time_s, zoned = _utc_s(str(start))
@@ -306,8 +275,6 @@ def utc_time(text: str) -> datetime:
 def _utc_s(text: str) -> tuple[float, bool]:
     """Seconds since 1970, and True if the text tells their zone."""
     found_s, form = moment_s(text)
-    if form == SECONDS and is_since_1970(found_s / MS_PER_S):
-        return found_s / MS_PER_S, True
     if form == SECONDS and not is_since_1970(found_s):
         raise ValueError(f"{echo(text)} is neither seconds since 1970 nor a date like 2022-07-01 02:00+02:00")
     return found_s, form != LOCAL
@@ -319,42 +286,23 @@ def _is_time(text: str) -> bool:
     return False
 
 
-def _time_column(path: str | Path, header: list[str]) -> str:
-    """Column of times: a usual name, or the first of two columns."""
-    if found := [name for name in header if name.lower() in TIME_COLUMNS]:
-        return found[0]
-    if header[0] in ("", "index") or len(header) != 2:
-        names, there = ", ".join(TIME_COLUMNS), listed(header, most=MOST)
-        told = "read are tables with one, of times like 2022-07-01 02:00+02:00, and one of numbers"
-        raise ValueError(f"{path}, line 1: no column of times ({names}), found {there}; {told}")
-    return header[0]
+def _time_in(row: Row, columns: Columns, clock: tzinfo | None, after_s: float) -> tuple[float, bool]:
+    """Return the `_seconds` of a row, in the zone that a column of its tells where there is one."""
+    zone = row.read(columns.zone, zone_in) if columns.zone else clock
+    return row.read(columns.time, partial(_seconds, zone, columns.time, after_s))
 
 
-def _value_column(
-    path: str | Path, others: list[str], asked: str | None, quantity: Quantity, *, may_lack: bool
-) -> str:
-    """Column of values among those besides the times; see `read_carbon`."""
-    stating = [name for name in others if unit_in(name, quantity)]
-    if may_lack and asked not in (None, *others) and 1 in (len(others), len(stating)):
-        taken = others if len(others) == 1 else stating
-        told = f"the column {echo(taken[0])} is taken, as there is no {echo(asked)}"
-        warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=3)
-        return taken[0]
-    if asked is not None and asked not in others:
-        told = meant(asked, others) or f", found {listed(others, most=MOST)}"
-        raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
-    lowered = {name.lower(): name for name in reversed(others)}
-    usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered and quantity == "carbon"]
-    if found := [asked] if asked is not None else usual or (others if len(others) == 1 else []):
-        rest = [name for name in stating if name != found[0]]
-        if asked is None and rest:
-            told = f"the column {echo(found[0])} is taken, not {listed(rest, most=MOST)}"
-            warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=3)
-        return found[0]
-    if len(stating) == 1:
-        return stating[0]
-    told = f"no zone is named: one of the columns {listed(others, most=MOST)}"
-    raise ValueError(f"{path}, line 1: {told}")
+def _points(path: str | Path) -> Iterator[Row]:
+    """Yield the points of an answer of WattTime's as rows; a ValueError for other documents."""
+    with naming(path):
+        document = json_in(read_text(path))
+        try:
+            column, points = f"value [{document['meta']['units']}]", document["data"]
+            rows = [{"point_time": str(one["point_time"]), column: str(one["value"])} for one in points]
+        except (KeyError, TypeError):
+            told = "is no answer of WattTime's, with points in `data` and their `units` in `meta`"
+            raise ValueError(told) from None
+    yield from (Row(cells, f"{path}, data[{number}]") for number, cells in enumerate(rows))
 
 
 def _seconds(clock: tzinfo | None, column: str, after_s: float, text: str) -> tuple[float, bool]:

@@ -70,7 +70,7 @@ def read_gavel(
     ValueError
         For a type without a throughput, no file of throughputs, or no job of the virtual cluster.
     """
-    rows = list(rows_of(path, COLUMNS))
+    rows = list(rows_of(path, COLUMNS, ("vc",), tell=True))
     philly = bool(rows) and "vc" in rows[0].cells
     rates = _rates(throughputs or _beside(Path(path), ON_ONE_GPU if philly else ON_ALL_GPUS))
     jobs = []
@@ -230,7 +230,8 @@ def read_jobs(path: str | Path, most: int | None = None) -> list[Job]:
     Its columns are ``job_type``, ``total_steps`` and ``scale_factor``. Without such a job it is a ValueError.
     """
     jobs: list[Job] = []
-    for number, row in enumerate(rows_of(path, ("job_type", "total_steps", "scale_factor")), start=1):
+    columns = ("job_type", "total_steps", "scale_factor")
+    for number, row in enumerate(rows_of(path, columns, tell=True), start=1):
         if len(jobs) == most:
             break
         epochs = row.number("total_steps") / EPOCH_ITERATIONS

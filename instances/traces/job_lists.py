@@ -49,7 +49,7 @@ def read_itp(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
         Models that a job may name.
     """
     jobs: dict[str, TraceJob] = {}
-    for row in rows_of(path, ITP_COLUMNS):
+    for row in rows_of(path, ITP_COLUMNS, ("model_name", "batch_size"), tell=True):
         name = row.text("job_id")
         if name in jobs:
             raise row.fault("job_id", f"the job '{name}' occurs twice")
@@ -85,7 +85,7 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
         Take the jobs of this virtual cluster only (default: of all).
     """
     read = []
-    for n, row in enumerate(rows_of(path, PHILLY_COLUMNS), start=1):
+    for n, row in enumerate(rows_of(path, PHILLY_COLUMNS, tell=True), start=1):
         # Of wall clocks without a zone, whose differences are all that is used.
         submitted_s, _ = row.read("timestamp", _arrival)
         job = TraceJob(f"row{n}", submitted_s, row.number("duration"), row.count("num_gpus"))
@@ -129,7 +129,7 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
         raise ValueError(f"unit: '{unit}' is not one of {', '.join(UNITS)}")
     rows = [
         (row.number("arrival_time"), row.number("length"), row.count("cpus"))
-        for row in rows_of(path, PAI_COLUMNS)
+        for row in rows_of(path, PAI_COLUMNS, tell=True)
     ]
     last = max((arrival for arrival, _, _ in rows), default=0.0)
     if unit is None:
@@ -234,7 +234,7 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
         user=read.optional("user", text_in) or "",
         account=read.optional("account", text_in) or "",
         model=read.optional("model", partial(_model, known)),
-        time_limit_s=read.optional("time_limit", _duration_s) or None,
+        time_limit_s=read.optional("time_limit", _time_limit_s) or None,
         job_name=read.optional("job_name", shortened) or "",
         min_gpus=read.optional("min_gpus", partial(count_in, least=1, most=MOST_GPUS)),
         max_gpus=read.optional("max_gpus", partial(count_in, least=1, most=MOST_GPUS)),
@@ -257,6 +257,11 @@ def _duration_s(cell: str) -> float:
     if found > LONGEST_S:
         raise ValueError(f"{echo(cell)} is longer than a century")
     return found
+
+
+def _time_limit_s(cell: str) -> float:
+    """Seconds of a time limit, 0 for Slurm's word for none."""
+    return 0.0 if cell.lower() == "unlimited" else _duration_s(cell)
 
 
 def _clock_or_number_s(text: str) -> float:

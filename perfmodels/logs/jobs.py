@@ -163,6 +163,11 @@ def _doubts(used: Samples, with_runs: Sequence[tuple[Row, LoggedRun]]) -> Iterat
         if run.power_w > ABOVE_LIMIT * run.power_limit_w:
             above = f"{run.power_w:.0f} W on average at a power limit of {run.power_limit_w:g} W"
             yield f"doubtful: {job} draws {above}"
+    known_w = {run.power_limit_w for _, run in with_runs if not math.isnan(run.power_limit_w)}
+    without = dict.fromkeys(run.job for _, run in with_runs if math.isnan(run.power_limit_w))
+    if without and len(known_w) > 1 and not any(row.cells.get("power_limit_w") for row, _ in with_runs):
+        limits = listed((f"{limit:g}" for limit in sorted(known_w)), quote="", most=MOST_NAMED)
+        yield f"not used: the power limits {limits} W, as no log tells that of {listed(without)}"
     for row, run in with_runs:
         if row.cells.get("gpus") and (stated := number_in(row.cells["gpus"])) != run.gpus:
             told = f"{echo(run.job)} has {stated:g} GPUs, its log shows {run.gpus:,} busy at once"

@@ -16,7 +16,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 
 from wattsched.perfmodels.logs.samples import (
@@ -24,6 +24,7 @@ from wattsched.perfmodels.logs.samples import (
     HOSTS,
     IN_MIG,
     MOST,
+    SAME_GPU,
     UUID,
     Line,
     OddLines,
@@ -34,7 +35,7 @@ from wattsched.perfmodels.logs.samples import (
     table_lines,
 )
 from wattsched.reading.inputs import NoticeWarning, echo, listed
-from wattsched.reading.tables import Row
+from wattsched.reading.tables import Row, tell_unread
 from wattsched.reading.units import Numbers
 
 VALUE = r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? ([mk]?W|MHz|%)"
@@ -50,6 +51,8 @@ COLUMNS = {
 }
 """Accepted names of each column of a sample, the first found counts; and its unit."""
 TIME, MIG, ENABLED, INDEX, MODELS = "timestamp", "mig.mode.current", "Enabled", "index", ("name", "gpu_name")
+DMON_ROWS = 14
+"""Lines after which ``dcgmi dmon`` prints its header again."""
 GPUS = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", INDEX, "serial", "gpu_serial")
 QUERIES = {TIME, MIG, *MODELS, *GPUS, *(name for names, _ in COLUMNS.values() for name in names)}
 
@@ -68,12 +71,13 @@ def read_dmon(text: str, name: str) -> Iterator[Sample]:
 def _dmon_rows(text: str, name: str) -> Iterator[Line]:
     """Rows of ``dcgmi dmon`` as nvidia-smi has them; after parts of a GPU, boards are in MIG mode."""
     shorts, header, known = list[re.Match[str]](), list[str](), list[str]()
-    odd, mig = OddLines(name), ""
+    odd, mig, headers = OddLines(name), "", list[int]()
     for line, told in enumerate(lines_of(text), start=1):
         words = told.split()
         if re.match(ENTITY, told):
             shorts = [*re.finditer(r"[^\s#]+", told)][1:]
             header = [*(one[0] for one in shorts), INDEX, MIG]
+            headers.append(line)
         elif words[:1] in (["ID"], ["Id"]):  # with units below the columns that have one
             ends = [*(one.start() for one in shorts[1:]), None]
             units = [told[one.start() : end].strip() for one, end in zip(shorts, ends, strict=True)]
@@ -90,6 +94,16 @@ def _dmon_rows(text: str, name: str) -> Iterator[Line]:
             else:
                 odd.leave_out(line, f"{len(words) - 2} values of the {len(shorts)} columns")
     odd.tell()
+    gaps = [after - before - 2 for before, after in pairwise(headers)]
+    usual = gaps[0] if len(gaps) > 1 else DMON_ROWS
+    _tell_joined(name, next((at for at, gap in zip(headers[1:], gaps, strict=True) if gap != usual), 0))
+
+
+def _tell_joined(name: str, line: int) -> None:
+    """Point at a header on a line, 0 for none, of a log that tells neither times nor nodes."""
+    if line:
+        told = f"the header comes again on line {line}, as where logs are joined"
+        warnings.warn(f"{name}: doubtful: {told}; {SAME_GPU}", NoticeWarning, stacklevel=3)
 
 
 def _query(cell: str) -> str:
@@ -124,8 +138,11 @@ def _samples_below(names: list[str], rows: Iterator[Line], name: str, lacks: str
     }
     gpu, model, in_mig = first(GPUS), first(MODELS), False
     hosts = [cell for query, cell in named.items() if query.lower() in (*CLUSTERS, *HOSTS)]
+    tell_unread(name, (of for query, of in named.items() if query not in QUERIES and of not in hosts))
+    timeless, again = TIME not in named and not hosts and not (gpu and "uuid" in gpu), 0
     for _, line, cells in rows:
         if cells == names:
+            again = again or line * timeless
             continue
         row = Row(dict(zip(names, cells, strict=True)), f"{name}, line {line}")
         values = {column: row.read(of, readers[column]) for column, of in found.items()}
@@ -141,6 +158,7 @@ def _samples_below(names: list[str], rows: Iterator[Line], name: str, lacks: str
         "assumed: all samples are of one GPU, as the log has neither index nor uuid": gpu is None,
         IN_MIG: in_mig,
     }
+    _tell_joined(name, again)
     for told in (remark for remark, holds in remarks.items() if holds):
         warnings.warn(f"{name}: {told}", NoticeWarning, stacklevel=2)
     for of, read in watts.items():

@@ -18,18 +18,17 @@ Columns, in any order:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from wattsched.instances.errors import InputError, NoticeWarning, lines_of
+from wattsched.instances.errors import InputError, lines_of
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.inputs import listed
-from wattsched.reading.tables import SMALLEST, Row, csv_lines, rows_of
+from wattsched.reading.tables import SMALLEST, Row, csv_lines, rows_of, tell_unread
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster
 
@@ -56,8 +55,7 @@ def read_listing(
     for row in rows_of(path, COLUMNS, OPTIONAL):
         if not jobs and (unread := [name for name in row.cells if name not in (*COLUMNS, *OPTIONAL)]):
             limits = "; policies know the work of each job exactly" * ("time_limit" in unread)
-            told = f"{path}: not read: the columns {listed(unread)}{limits}"
-            warnings.warn(told, NoticeWarning, stacklevel=2)
+            tell_unread(path, unread, limits)
         job = _job(row, tables, profiles)
         if job.name in jobs:
             raise row.fault("job", f"the job '{job.name}' occurs twice")

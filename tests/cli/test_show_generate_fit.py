@@ -154,7 +154,9 @@ def test_fit_points_at_watts_that_no_such_board_draws(run, write, gpu_type, watt
     assert told is None or told in shown
 
 
-@pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "gpus,local_batch,step_time_s,power_w\n1,8,nan,3\n"])
+@pytest.mark.parametrize(
+    "content", ["", "gpus,nodes\n1,2\n", "gpus,local_batch,step_time_s,power_w\n1,8,nan,3\n"]
+)
 def test_fit_refuses_other_tables_in_one_line(run, write, content):
     refused(run("fit", write(content, "steps.csv")))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import warnings
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -105,7 +106,7 @@ def test_where_a_time_or_the_file_alone_has_a_zone_it_is_told(tmp_path: Path) ->
         (
             "time,a,b\n2022-01-01 00:00,1,2\n",
             None,
-            "no zone is named: one of the columns 'a', 'b'",
+            "no zone is named: one of the columns 'a', 'b'; give it as `zone`",
         ),
         ("time,a,b\n2022-01-01 00:00,1,2\n", "c", "no column 'c', found 'a', 'b'"),
         ("time,DE,FR\n2022-01-01 00:00,1,2\n", "de", "no column 'de' (did you mean 'DE'?)"),
@@ -209,9 +210,9 @@ def test_which_column_of_several_is_taken_is_told(tmp_path: Path) -> None:
     file = written(tmp_path, f"Datetime (UTC),{','.join(columns)}\n2023-01-01 00:00:00,90,120\n")
     with pytest.warns(NoticeWarning, match=r"assumed: the column '.*\(Life cycle\)' is taken, not '.*direct"):
         assert read_carbon(file).per_kwh.tolist() == [120.0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(NoticeWarning, match=r"not read: the columns '.*\(Life cycle\)' for carbon") as told:
         assert read_carbon(file, columns[0]).per_kwh.tolist() == [90.0]
+    assert len(told) == 1
 
 
 def test_prices_are_found_beside_a_zone_of_the_intensities(tmp_path: Path) -> None:
@@ -235,7 +236,8 @@ def test_times_at_the_end_of_each_hour_are_told(tmp_path: Path) -> None:
     ):
         with pytest.warns(NoticeWarning, match="are the ends of steps of 3600 s"):
             found = read_carbon(written(tmp_path, f"{name},g/kWh\n{rows}"))
-        assert found.slots(utc_time("2026-11-02T00:00Z"), 2, 3600.0) == [1000.0, 100.0]
+        begin = "2026-11-02T00:00+10:00" if name == "SETTLEMENTDATE" else "2026-11-02T00:00Z"
+        assert found.slots(utc_time(begin), 2, 3600.0) == [1000.0, 100.0]
 
 
 def test_a_header_tells_how_far_its_clock_is_from_utc(tmp_path: Path) -> None:
@@ -259,10 +261,91 @@ def test_a_currency_alone_is_told_to_be_per_kwh(tmp_path: Path) -> None:
         read_carbon(written(tmp_path, "time,price (EUR)\n2026-11-02 01:00,80\n"), None, "money")
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "begin", "per_kwh", "currency"),
+    [
+        ("time,tz,price (AUD/MWh)", "2025-04-02 10:30,+10:30,80", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,time zone,EUR/MWh", "2025-07-02 02:00,Europe/Berlin,80", "2025-07-02T00:00Z", 0.08, "EUR"),
+        (
+            "time,utc,price (AUD/MWh)",
+            "2025-04-02 10:30,2025-04-02 00:00,80",
+            "2025-04-02T00:00Z",
+            0.08,
+            "AUD",
+        ),
+        ("time,price,currency,unit", "2025-04-02T00:00Z,80,AUD,MWh", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,price,Unit,Currency", "2025-04-02T00:00Z,80,$/MWh,AUD", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,price,currency", "2025-04-02T00:00Z,.08,SEK", "2025-04-02T00:00Z", 0.08, "SEK"),
+        ("time,RRP,unit", "2025-04-02T00:00Z,80,$/MWh", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,MCP (Rs/MWh)", "2025-04-02T00:00Z,80", "2025-04-02T00:00Z", 0.08, "INR"),
+        ("time,MCP (₹/MWh)", "2025-04-02T00:00Z,80", "2025-04-02T00:00Z", 0.08, "INR"),
+        ("time,RRP (A$/MWh)", "2025-04-02T00:00Z,80", "2025-04-02T00:00Z", 0.08, "AUD"),
+        (
+            *("interval_start,interval_end,lmp (USD/MWh)", "2025-04-02T00:00Z,2025-04-02T01:00Z,80"),
+            *("2025-04-02T00:00Z", 0.08, "USD"),
+        ),
+        (
+            *("REGION,SETTLEMENTDATE,TOTALDEMAND,RRP", "SA1,2025/04/02 11:00:00,1500,80"),
+            *("2025-04-02T00:00Z", 0.08, "AUD"),
+        ),
+    ],
+)
+def test_zones_currencies_and_units_of_rows_are_read(
+    tmp_path: Path, header: str, row: str, begin: str, per_kwh: float, currency: str
+) -> None:
+    found = read_carbon(written(tmp_path, f"{header}\n{row}\n"), quantity="money")
+    assert found.begin == utc_time(begin)
+    assert (found.per_kwh.tolist(), found.currency, found.zoned) == (pytest.approx([per_kwh]), currency, True)
+
+
+def test_what_contradicts_a_zone_or_a_unit_is_refused_or_named(tmp_path: Path) -> None:
+    local = written(tmp_path, "time,tz,EUR/MWh\n2025-04-02 10:30,ACDT,80\n")
+    with pytest.raises(
+        ValueError, match=r"line 2, column 'tz': 'ACDT' is no zone that is read; write \+10:30"
+    ):
+        read_carbon(local, quantity="money")
+    stated = written(tmp_path, "time (UTC+1),tz,EUR/MWh\n2025-04-02 10:30,+10:30,80\n")
+    with pytest.raises(ValueError, match="no column of times"):
+        read_carbon(stated, quantity="money")
+    stated = written(tmp_path, "date (utc),tz,EUR/MWh\n2025-04-02 10:30,+10:30,80\n")
+    with pytest.warns(NoticeWarning, match="not read: the columns 'tz' for prices"):
+        assert read_carbon(stated, quantity="money").begin == utc_time("2025-04-02T10:30Z")
+    grams = written(tmp_path, "time,carbon_intensity,carbon_intensity_unit\n2025-04-02T00Z,1000,lbs/MWh\n")
+    assert read_carbon(grams).per_kwh.tolist() == pytest.approx([453.59237])
+    both = "time,Carbon Intensity,price_unit,carbon_intensity_unit,price\n"
+    both += "2025-04-02T00Z,1000,EUR/MWh,lbs/MWh,80\n"
+    with pytest.warns(
+        NoticeWarning, match="not read: the columns 'Carbon Intensity', 'carbon_intensity_unit'"
+    ):
+        assert read_carbon(written(tmp_path, both), "price", "money").per_kwh.tolist() == pytest.approx(
+            [0.08]
+        )
+    assert read_carbon(tmp_path / "carbon.csv", "Carbon Intensity").per_kwh[0] == pytest.approx(453.59237)
+
+
+def test_answers_of_watttime_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "moer.json"
+    points = [{"point_time": f"2025-04-05T00:0{minute}:00+00:00", "value": 1000} for minute in (0, 5)]
+    file.write_text(json.dumps({"data": points, "meta": {"units": "lbs_co2_per_mwh"}}))
+    assert read_carbon(file).per_kwh.tolist() == pytest.approx([453.59237] * 2)
+    table = written(tmp_path, "timestamp,MOER,MOER version,frequency\n2025-04-05T00:00Z,1000,4.0,300\n")
+    with pytest.warns(NoticeWarning, match="column 'MOER': assumed: in lb/MWh, as MOER is published"):
+        assert read_carbon(table).per_kwh.tolist() == pytest.approx([453.59237])
+    for document in (
+        [],
+        {"data": points},
+        {"data": [{}], "meta": {"units": "lb/MWh"}},
+        {"data": 1, "meta": 2},
+    ):
+        file.write_text(json.dumps(document))
+        with pytest.raises(ValueError, match=r"moer.json: is no answer of WattTime's"):
+            read_carbon(file)
+
+
 def test_a_column_of_units_states_the_unit_of_the_values(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pounds = "timestamp,value,units,ba\n2026-11-01T00:00Z,900,lbs_co2_per_mwh,NYISO\n"
+        pounds = "timestamp,value,units\n2026-11-01T00:00Z,900,lbs_co2_per_mwh\n"
         assert read_carbon(written(tmp_path, pounds), "value").per_kwh[0] == pytest.approx(408.233133)
         euros = read_carbon(written(tmp_path, "time,value,unit\n2026-11-01,40,EUR/MWh\n"), quantity="money")
     assert (euros.per_kwh[0], euros.currency) == (pytest.approx(0.04), "EUR")
@@ -273,9 +356,27 @@ def test_a_column_of_units_states_the_unit_of_the_values(tmp_path: Path) -> None
         read_carbon(written(tmp_path, "time,value,unit\n2026-11-01,40,apples\n"))
 
 
+def test_decimals_follow_a_comma_where_semicolons_separate_cells(tmp_path: Path) -> None:
+    """But not where the comma may separate thousands, or a point is a mark of the column, too."""
+    for texts, told in (
+        (("40,50", "-35,2", "1,040", "0,1 EUR/MWh"), None),
+        (("0,150", "1,040"), None),
+        (("1,040", "1.040"), "line 3, column 'price .EUR/MWh.': '1.040' has a '.', others a ','"),
+        (("1,040", "2,000"), "'2,000' may be thousands: write 1.5 or 1500"),
+        (("1.034,50",), "'1.034,50' has a comma"),
+    ):
+        rows = (f"2026-11-01 0{hour}:00;{text}\n" for hour, text in enumerate(texts))
+        file = written(tmp_path, f"time;price (EUR/MWh)\n{''.join(rows)}")
+        with pytest.raises(ValueError, match=told) if told else nullcontext():
+            found = read_carbon(file, quantity="money").per_kwh * 1000
+            assert found.tolist() == pytest.approx(
+                [float(text.split()[0].replace(",", ".")) for text in texts]
+            )
+
+
 @pytest.mark.parametrize("text", ["40,50", "1,040", "-35,20", "1,1 EUR/MWh"])
 def test_commas_in_numbers_are_refused_in_so_many_words(tmp_path: Path, text: str) -> None:
-    file = written(tmp_path, f"time;price (EUR/MWh)\n2026-11-01;{text}\n")
+    file = written(tmp_path, f'time,price (EUR/MWh)\n2026-11-01,"{text}"\n')
     with pytest.raises(ValueError, match=f"'{text}' has a comma; write decimals and thousands as in 1234.5"):
         read_carbon(file, quantity="money")
 
@@ -291,9 +392,8 @@ def test_intensities_are_never_taken_for_prices(tmp_path: Path) -> None:
 
 
 def test_values_of_watttime_need_their_unit(tmp_path: Path) -> None:
-    for header in ("value", "MOER"):
-        with pytest.raises(ValueError, match=f"column '{header}': has no unit, and WattTime's are lb/MWh"):
-            read_carbon(written(tmp_path, f"point_time,{header}\n2026-01-01T00:00Z,900\n"))
+    with pytest.raises(ValueError, match="column 'value': has no unit, and WattTime's are lb/MWh"):
+        read_carbon(written(tmp_path, "point_time,value\n2026-01-01T00:00Z,900\n"))
     file = written(tmp_path, "point_time,value [lb/MWh]\n2026-01-01T00:00Z,1000\n")
     assert read_carbon(file).per_kwh.tolist() == pytest.approx([453.59237])
 

@@ -37,6 +37,13 @@ def gavel(tmp_path: Path) -> Any:
     return read
 
 
+def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text("job_id,submission_time,duration,num_gpu,gpu_type,batch_size\na,0,60,1,A100,8\n")
+    with pytest.warns(NoticeWarning, match="list.csv: not read: the columns 'gpu_type'$"):
+        READ["itp"](path)
+
+
 def test_pai_times_are_hours_or_seconds(tmp_path: Path) -> None:
     path = tmp_path / "pai.csv"
     path.write_text(PAI)

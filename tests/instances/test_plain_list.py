@@ -115,6 +115,11 @@ def test_arrivals_without_a_zone_are_told_to_be_in_utc(path: Path, zone: str, to
     assert any("assumed: arrivals have no zone and are UTC" in str(one.message) for one in found) == told
 
 
+def test_unlimited_is_no_time_limit(path: Path) -> None:
+    path.write_text("job,arrival,duration,gpus,time_limit\na,0,60,1,UNLIMITED\nb,0,60,1,2-00:00:00\n")
+    assert [job.time_limit_s for job in read_plain(path)] == [None, 172800.0]
+
+
 def test_lines_are_counted_with_the_comments(path: Path) -> None:
     path.write_text('# one\n#\n# "three\njob,arrival,duration,gpus\na,0,60,1\nb,0,x,1\n')
     with pytest.raises(

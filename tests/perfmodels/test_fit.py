@@ -118,6 +118,22 @@ def test_incomplete_batches_are_left_out_with_a_note():
         fit_profile(limits({(8, 100), (8, 300), (16, 200), (16, 300)}), "net", "A")
 
 
+@pytest.mark.parametrize(("counts", "kept"), [((4, 8, 1, 2), 200), ((1, 2, 4, 8), 400)])
+def test_power_limits_without_a_measurement_on_one_gpu_are_left_out_with_their_number(tmp_path, counts, kept):
+    file, limits_w = tmp_path / "steps.csv", (400, 400, 200, 200)
+    rows = [f"{k},64,{w},{0.2 / k},{w - 9}" for k, w in zip(counts, limits_w, strict=True)]
+    file.write_text("gpus,batch_size,power_cap_w,step_time_s,power_w\n" + "\n".join(rows) + "\n")
+    report = fit_profile(file, "net", "A")
+    assert report.profile.power_limits.limit_w == [kept]
+    told = f"left out: the power limit {600 - kept} W, 2 of 4 measurements, none of them on one GPU"
+    assert told in report.notes
+
+
+def test_one_clock_is_told_not_to_be_used():
+    m = on_one_count(1, (1410, 1410), (300.0, 310.0))
+    assert "not used: one clock, 1410 MHz, which tells nothing of others" in fit_profile(m, "net", "A").notes
+
+
 def test_it_is_always_said_what_is_known_of_unseen_data(tmp_path):
     few = fit_profile(limits(product([8, 16, 32], [100, 300])), "net", "A")
     assert few.held_out_note == "too few measurements at 300 W (3) for an error on unseen data, 8 are enough"

@@ -1,9 +1,12 @@
 """Every layout of the same steps reads the same; bad files are named by line and column."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from wattsched.perfmodels.measurements import read_measurements
+from wattsched.reading.inputs import NoticeWarning
 
 
 def read(tmp_path, text, **options):
@@ -55,6 +58,64 @@ def test_one_workload_must_be_chosen(tmp_path):
         read(tmp_path, text, where={"network": "c"})
     with pytest.raises(ValueError, match="no column 'layer'"):
         read(tmp_path, text, where={"layer": "c"})
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "column", "value"),
+    [
+        *(
+            (name, "1410", "frequency_mhz", 1410)
+            for name in ("frequency (MHz)", "Frequency_MHz", "clock_mhz")
+        ),
+        *((name, "1410", "frequency_mhz", 1410) for name in ("sm_clock_mhz", "freq_mhz", "SM-Clock [MHz]")),
+        *((name, "1.005", "frequency_mhz", 1005) for name in ("frequency_ghz", "Clock (GHz)")),
+        *((name, "1.41 GHz", "frequency_mhz", 1410) for name in ("frequency", "clocks.sm")),
+        *(
+            (name, "300", "power_limit_w", 300)
+            for name in ("power_cap_w", "Power Cap (W)", "power.limit [W]")
+        ),
+        ("power_limit_kw", ".3", "power_limit_w", 300),
+        ("Average Power [kW]", "0.25", "power_w", 250),
+        *((name, "12", "sync_time_s", 0.012) for name in ("sync_time_ms", "Synchronization time (ms)")),
+        ("sync time", "12 ms", "sync_time_s", 0.012),
+        ("num_nodes", "3", "nodes", 3),
+    ],
+)
+def test_columns_are_read_under_other_names_and_in_other_units(tmp_path, header, cell, column, value):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        m = read(tmp_path, f"GPUs,{header},Batch Size,step time (ms)\n4,{cell},64,150\n8,{cell},64,90\n")
+    assert m.columns()[column] == pytest.approx([value, value], rel=1e-12)
+    assert m.step_time_s == pytest.approx([0.15, 0.09])
+
+
+def test_every_column_that_is_not_read_is_named(tmp_path):
+    rows = "1,64,0.2,fp32,9,64,1,1410\n2,64,0.1,bf16,9,32,1,1410\n"
+    header = "gpus,batch_size,step_time_s,precision,memory_clock_mhz,local_batch,start,Frequency_MHz"
+    with pytest.warns(NoticeWarning) as told:
+        read(tmp_path, f"{header}\n{rows}")
+    unread = "'batch_size', 'precision', 'memory_clock_mhz', 'start'"
+    assert [str(one.message) for one in told] == [f"{tmp_path / 'steps.csv'}: not read: the columns {unread}"]
+    with pytest.warns(NoticeWarning, match="not read: the columns 'Frequency_MHz', 'batch_size'"):
+        read(
+            tmp_path,
+            "Frequency_MHz,gpus,batch_size,local_batch,step_time_s,frequency_mhz\n" + "9,1,8,8,1,5\n" * 2,
+        )
+    with pytest.raises(
+        ValueError, match="line 1: the columns 'clock_mhz', 'freq_mhz' are both 'frequency_mhz'"
+    ):
+        read(tmp_path, "gpus,batch_size,step_time_s,clock_mhz,freq_mhz\n1,8,1,1410,1005\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        precise = f"{HEADER.strip()},Precision\n1,64,.2,a\n2,64,.1,a\n1,64,.5,b\n"
+        assert len(read(tmp_path, precise, where={"Precision": "a"})) == 2
+
+
+def test_decimals_may_follow_a_comma_beside_semicolons(tmp_path):
+    m = read(tmp_path, "gpus;batch_size;step_time_s;power_w\n1;64;0,150;350,5\n2;64;0,09;330\n")
+    assert (m.step_time_s.tolist(), m.power_w.tolist()) == ([0.15, 0.09], [350.5, 330])
+    with pytest.raises(ValueError, match=r"column 'power_w': '1,350' may be thousands"):
+        read(tmp_path, "gpus;batch_size;step_time_s;power_w\n1;64;0,150;1,350\n")
 
 
 HEADER = "gpus,batch_size,step_time_s\n"

@@ -344,8 +344,31 @@ def test_a_file_of_none_of_the_commands_is_refused(text: str) -> None:
 @pytest.mark.parametrize("cells", [["JobID", "State", "Start"], ["7_3", "COMPLETED", "100"]])
 def test_another_separator_of_sacct_is_named(cells: list[str], separator: str) -> None:
     with pytest.raises(ValueError, match="between fields; --delimiter changes it") as error:
-        kind_of(f"{separator.join(cells)}\n")
+        kind_of(f"{separator.join(cells)}\n8\n")
     assert f"with {echo(separator)} between" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("separator", "tres"),
+    [("\t", "cpu=4,gres/gpu=2"), (",", '"cpu=4,gres/gpu=2"'), (",", "cpu=4;gres/gpu=2"), ("|", "gres/gpu=2")],
+)
+def test_tabs_and_commas_separate_cells_where_all_lines_have_as_many(separator: str, tres: str) -> None:
+    rows = [["JobID", "State", "Submit", "Start", "Elapsed", "AllocTRES", "NodeList"]]
+    rows += [[id, "COMPLETED", "100", "200", "01:00:00", tres, ""] for id in ("7", "8")]
+    text = "".join(f"{separator.join(row)}\n" for row in rows)
+    assert kind_of(text) == "accounting"
+    assert [(job.id, job.gpus, job.elapsed_s) for job in read_accounting(text)] == [
+        ("7", 2, 3600.0),
+        ("8", 2, 3600.0),
+    ]
+
+
+def test_steps_without_their_jobs_are_named() -> None:
+    text = "JobID|State|Submit|Start|Elapsed|AllocTRES\n7.batch|COMPLETED|100|200|01:00:00|gres/gpu=2\n"
+    with pytest.raises(
+        InputError, match=r"tells of steps alone, as of '7.batch'; sacct --allocations prints"
+    ):
+        read_accounting(text)
 
 
 def test_the_example() -> None:

@@ -128,6 +128,18 @@ def test_times_tell_the_runs_of_one_log_apart(tmp_path):
         logged(tmp_path, dmon(readings(small)), rows.format(5), "node1")
 
 
+@pytest.mark.parametrize("names", ["start,end", "start_time,end_time", "Start,End", "Begin Time,Finish time"])
+@pytest.mark.parametrize("unit", ["", "000"])
+def test_times_of_jobs_have_other_names_and_may_be_milliseconds(tmp_path, names, unit):
+    small, large = Job("x", 2, 200.0), Job("x", 2, 300.0, begin_s=BEGIN_S + 90)
+    log = written(tmp_path, smi([*readings(small), *readings(large)]), "node1.csv")
+    middle = f"{BEGIN_S + 90 - 7200}{unit}"
+    rows = f"JobID,batch_size,step_time_s,{names},queue\nnode1,8,0.1,,{middle},a\nnode1,16,0.2,{middle},,a\n"
+    with pytest.warns(NoticeWarning, match="jobs.csv: not read: the columns 'queue'$"):
+        m, _ = read_logged([log], table(tmp_path, rows), time_zone=BERLIN)
+    np.testing.assert_allclose(m.power_w, [200, 300])
+
+
 def night(days_before: int, gpus: int = 1) -> tuple[str, str, list[Read]]:
     """Start and end of a job by the clock, and two hours before it to two hours after.
 

@@ -37,6 +37,36 @@ def test_a_board_in_mig_mode_is_told_to_count_whole(tmp_path):
         logged(tmp_path, mig, "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")
 
 
+@pytest.mark.parametrize("write", [dmon, lambda reads: re.sub("(?m)^[^,]*, ", "", smi(reads))])
+def test_logs_that_were_joined_without_times_and_nodes_are_pointed_at(tmp_path, write):
+    one, other = (write(readings(Job("17", 1, watts))) for watts in (600.0, 200.0))
+    line = one.count("\n") + 1
+    told = f"17.csv: doubtful: the header comes again on line {line}, as where logs are joined"
+    with pytest.warns(NoticeWarning, match=told):
+        read_log(written(tmp_path, one + other, "17.csv"))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "header")
+        read_log(written(tmp_path, one, "17.csv"))
+
+
+def test_power_limits_that_not_all_logs_tell_are_said_not_to_be_used(tmp_path):
+    limits = {"a": 200.0, "b": 300.0, "c": None}
+    logs = []
+    for name, limit_w in limits.items():
+        text = smi(readings(Job(name, 1, 180.0, power_limit_w=limit_w or 100.0)))
+        text = text if limit_w else re.sub("power.limit", "x", text)
+        logs.append(written(tmp_path, text, f"{name}.csv"))
+    rows = "".join(f"{name},{8 * n},{n}\n" for n, name in enumerate(limits, start=1))
+    _, found = read_logged(logs, table(tmp_path, f"job,batch_size,step_time_s\n{rows}"))
+    assert "not used: the power limits 200, 300 W, as no log tells that of 'c'" in found.notes
+
+
+def test_columns_of_a_log_that_are_not_read_are_named(tmp_path):
+    log = re.sub("(?m)^", "node1: ", smi(readings(Job("17", 1, 300.0)))).removesuffix("node1: ")
+    with pytest.warns(NoticeWarning, match="not read: the columns 'node1: timestamp'"):
+        read_log(written(tmp_path, log, "17.csv"))
+
+
 @pytest.mark.parametrize("parts", ["GPU-I 0   N/A\n", "GPU-CI 0/0 N/A\n"])
 def test_parts_of_a_board_in_a_log_of_dcgm_tell_that_it_is_in_mig_mode(tmp_path, parts):
     lines = dmon(readings(Job("17", 1, 300.0))).splitlines(keepends=True)

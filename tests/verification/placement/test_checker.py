@@ -11,6 +11,7 @@ from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.verification.placement import bound
 from wattsched.verification.placement.bound import prove
 from wattsched.verification.placement.checker import check
+from wattsched.verification.tree import Taken
 
 NODE = {"cpu_milli": 40_000, "memory_mib": 100, "gpus": 2}
 
@@ -94,9 +95,12 @@ def test_every_task_is_placed_or_waits_once(window: PlacementInstance) -> None:
     ]
 
 
-def test_nodes_that_can_host_too_much_prove_nothing(
+def test_what_is_too_much_to_list_proves_no_splits(
     window: PlacementInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    listed = prove(window, {}).bound
     monkeypatch.setattr(bound, "MOST_STATES", 2)
-    (fault,) = prove(window, {}).faults
-    assert fault == "certificate: the nodes can host too many sets of tasks to prove a bound from prices"
+    assert prove(window, {}).bound == pytest.approx(listed)
+    taken = [Taken({"at_most": 0}, True, 0)]
+    (fault,) = bound.Prover(window)({}, taken).faults
+    assert fault == "certificate: the nodes can host too many sets of tasks to prove a bound by splits"

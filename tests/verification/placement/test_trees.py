@@ -55,6 +55,42 @@ def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, instance: Pl
     assert proof.bound <= truth + 1e-7 * max(1.0, abs(truth))
 
 
+@settings(max_examples=examples(150))
+@given(
+    data=st.data(), instance=SMALL, room=st.sampled_from([0.0, 10.0, 100.0, 1e3, 1e4]), listed=st.booleans()
+)
+def test_no_decision_beats_the_bound_of_a_split_on_costs(
+    data: st.DataObject, instance: PlacementInstance, room: float, listed: bool
+) -> None:
+    assume(instance.tasks)
+    at = data.draw(prices(instance))
+    charge = data.draw(st.sampled_from([0.0, 0.5, 1.0, 2.0])) * room
+    nodes = [
+        {"split": {"beyond": room, "prices": at, "at_most": 0}, "inside": 2, "outside": 1},
+        {"prices": at | {"split:0": charge}},
+        {"prices": data.draw(prices(instance))},
+    ]
+    prover = Prover(instance)
+    prover._too_many = "" if listed else "too many"
+    proof = prove_tree(prover, nodes, "min")
+    assert not proof.faults
+    assert proof.bound is not None
+    truth = float(optimum(instance))
+    assert proof.bound <= truth + 1e-7 * max(1.0, abs(truth))
+
+
+def test_outside_of_a_split_on_costs_only_its_prices_prove() -> None:
+    instance = random_window(3, most_tasks=5)
+    name = f"task:{instance.tasks[0].name}"
+    split = {"beyond": 10.0, "prices": {name: 5.0}, "at_most": 0}
+    nodes = [{"split": split, "inside": 2, "outside": 1}, {"prices": {name: 6.0}}, {"prices": {}}]
+    (fault,) = prove_tree(Prover(instance), nodes, "min").faults
+    assert "must be those of the split" in fault
+    split["at_most"] = 1
+    (fault,) = prove_tree(Prover(instance), nodes, "min").faults
+    assert "with 'at_most' 0" in fault
+
+
 def test_bounds_are_rounded_to_the_watts_that_nodes_change_by() -> None:
     """A GPU is 40 W or none: no decision in which no task waits costs anything between."""
     gpu = {"cpu_milli": 0, "gpus": 1, "gpu_milli": 1000}
