@@ -353,7 +353,7 @@ def _automaton(steps: IntArray, limits: IntArray) -> IntArray | None:
     # The empty use came last; it is to be state 0, and what has no room comes behind all.
     after = np.full((len(steps), n), n)
     for follows, state in states.items():
-        for number, then in follows:
-            after[number, n - 1 - state] = n - 1 - then
+        for number, reached in follows:
+            after[number, n - 1 - state] = n - 1 - reached
     after[~steps.any(axis=1)] = np.arange(n)
     return after

@@ -78,7 +78,7 @@ class Decomposition:
         reduced = program.cost - program.matrix.T @ prices
         least = np.minimum.reduceat(reduced, program.group_start[:-1])
         self._prices = Prices(least, prices[blocks.linking])
-        self._nodes, self._tree = list[_Open](), [self._leaf(self._prices)]
+        self._nodes, self._tree = list[_Open](), list[Node]()
         # The least bound of nodes that are not split any further.
         self._left = np.inf
         self._rng = np.random.default_rng(0)
@@ -88,7 +88,7 @@ class Decomposition:
         search, root = self._search, Case(np.ones(self._program.n_columns, dtype=bool))
         timer = search.timer.share(_ROOT_SHARE)
         started, _ = self._master.relax(root, self._prices, search.bound_asked(), timer)
-        self._prices = started
+        self._prices, self._tree = started, [self._leaf(started)]
         search.raise_bound(started.bound)
         self._dive(root, started)
         self._open(0, root, started, started.bound)
