@@ -26,14 +26,14 @@ from wattsched.solvers.proof import Choices, Node, Tree
 from wattsched.topology.arrays import FloatArray, IntArray
 
 # Share of the time for the root before the first dive.
-_ROOT_SHARE = 0.3
-# Rounds of new plans after each step of a dive.
-_ROUNDS = 5
+_ROOT_SHARE = 0.25
+# Rounds of new plans after each step of a dive, and how far prices of groups may go there.
+_ROUNDS, _AROUND = 5, 1.0
 # Of so many nodes one is dived from.
 _DIVE_EVERY = 5
 # Plans that are taken so much are fixed, else the one that is taken most, or one of so many copies that are
 # left.
-_NEARLY, _FIXED = 0.9, 12
+_NEARLY, _FIXED = 0.9, 8
 # Blocks whose plans are freed together.
 _FREED = 3
 # Splits that are compared, and the least that a side counts for, of what there is to gain.
@@ -202,18 +202,17 @@ class Decomposition:
     def _dive(self, case: Case, prices: Prices) -> None:
         """Fix plans that are nearly taken, and generate others for what is left, until all is decided.
 
-        It ends early where nothing in the case is better than the best point.
+        It ends early where nothing in the case seems better than the best point, or without time.
         """
-        master, search = self._master, self._search
+        master, search, optimum = self._master, self._search, None
         while not search.timer.over():
-            prices, optimum = master.relax(case, prices, np.inf, search.timer, _ROUNDS)
-            if optimum is None or optimum.cost >= search.objective:
-                return
-            fixed = self._to_fix(case, optimum)
-            if not fixed:
-                search.offer(self._point(optimum))
-                return
+            prices, found = master.relax(case, prices, np.inf, search.timer, _ROUNDS, _AROUND)
+            optimum = found or optimum
+            if found is None or found.cost >= search.objective or not (fixed := self._to_fix(case, found)):
+                break
             case = self._with_plans(case, fixed)
+        if optimum is not None:
+            search.offer(self._point(optimum))
 
     def _to_fix(self, case: Case, optimum: Optimum) -> dict[int, int]:
         """Numbers of plans that a dive fixes next, and how often; none where all are whole."""
@@ -255,7 +254,7 @@ class Decomposition:
         self._dive(self._with_plans(everything, taken), self._prices)
 
     def _point(self, optimum: Optimum) -> FloatArray:
-        """Point of the program from whole numbers of plans; groups that are in none take an idle column."""
+        """Point of the program from plans that are taken by more than a half; other groups are idle."""
         program, idle = self._program, self._blocks.idle
         x, copies = np.zeros(program.n_columns), np.zeros(len(self._blocks.blocks), dtype=np.int64)
         for taken, plan in zip(np.round(optimum.taken).tolist(), self._master.plans, strict=False):

@@ -250,7 +250,13 @@ class Master:
         return within
 
     def relax(
-        self, case: Case, start: Prices, enough: float, timer: Timer, rounds: int = _ROUNDS
+        self,
+        case: Case,
+        start: Prices,
+        enough: float,
+        timer: Timer,
+        rounds: int = _ROUNDS,
+        near: float = _NEAR,
     ) -> tuple[Prices, Optimum | None]:
         """Generate plans until the master's optimum of a case is near its bound, or that is `enough`.
 
@@ -266,7 +272,7 @@ class Master:
         """
         best, plans = self.priced(start, case)
         self.add(plans)
-        optimum, width = None, _NEAR * self._unit
+        optimum, width = None, near * self._unit
         for _ in range(rounds):
             if timer.over() or best.bound >= enough:
                 break
