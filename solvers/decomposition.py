@@ -180,11 +180,15 @@ class Decomposition:
     def _candidates(self, node: _Open) -> list[IntArray]:
         """Columns of a group that take a part of it, in all copies of a block, the nearest to one half first.
 
-        They are all of the group's in the block; single ones only where all groups are whole by block.
+        They are all of the group's in the block, or an idle one; single ones of blocks only where all groups
+        are whole by block.
         """
         share, found = np.zeros(self._program.n_columns), list[tuple[float, IntArray]]()
         for taken, plan in zip(node.optimum.taken, self._master.plans, strict=False):
             share[self._master.columns_of(plan)] += taken
+        near = np.minimum(node.optimum.idle, 1.0 - node.optimum.idle)
+        idle = np.flatnonzero(near > FRACTIONAL).tolist()
+        found += [(float(near[i]), self._blocks.idle[[i]]) for i in idle]
         for alone in (False, True):
             for block in self._blocks.blocks:
                 part = np.arange(len(block.group)) if alone else block.group
@@ -262,7 +266,7 @@ class Decomposition:
                 if copies[plan.block] < self._blocks.blocks[plan.block].copies:
                     x[self._master.columns_of(plan, copies[plan.block])] = 1.0
                     copies[plan.block] += 1
-        waiting = idle[np.argsort(program.cost[idle], kind="stable")]
+        waiting = idle[np.lexsort((program.cost[idle], -np.round(optimum.idle)))]
         groups, first = np.unique(self._master.group[waiting], return_index=True)
         lacking = np.add.reduceat(x, program.group_start[:-1])[groups] == 0.0
         x[waiting[first[lacking]]] = 1.0

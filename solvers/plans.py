@@ -37,6 +37,8 @@ _CLOSE = 1e-5
 # How far prices of groups may be from the best ones at first, in what a group costs on average, and by how
 # much farther where nothing is better.
 _NEAR, _WIDER = 0.005, 4.0
+# So many times what decides everything they rise where there is no point at all.
+_FARTHEST = 1e5
 _ROUNDS = 1_000
 # What a group costs that no plan takes, in all that the program's choices can save.
 _DEAR = 2.0
@@ -82,7 +84,7 @@ class Case(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """Optimum of the master: its cost, its prices, the prices of blocks, and how often plans are taken.
+    """Optimum of the master: its cost and prices, and how often plans, and idle columns, are taken.
 
     `held` is how much of groups is lacking, or too much, where their prices are held back.
     """
@@ -91,6 +93,7 @@ class Optimum(NamedTuple):
     prices: Prices
     of_blocks: FloatArray
     taken: FloatArray
+    idle: FloatArray
     held: float
 
 
@@ -225,7 +228,7 @@ class Master:
         of_groups, of_blocks, of_rows = np.split(found.prices, [groups, groups + blocks])
         prices = Prices(of_groups, np.asarray(of_rows / self._size))
         cost, held = self.program.offset + found.cost, float(found.x[: 2 * groups].sum())
-        return Optimum(cost, prices, of_blocks, found.x[self._first :], held)
+        return Optimum(cost, prices, of_blocks, found.x[self._first :], found.x[self._idle], held)
 
     def _hold(self, centre: FloatArray, width: float) -> None:
         """Hold prices of groups within a distance from a centre."""
@@ -284,7 +287,7 @@ class Master:
             if better:
                 best, better = self._separated(case, best, optimum, enough)
             if not better:
-                if optimum.held <= FRACTIONAL or width > self._dear:
+                if optimum.held <= FRACTIONAL or width > _FARTHEST * self._dear:
                     break
                 width *= _WIDER
         return best, optimum
