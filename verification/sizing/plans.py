@@ -24,11 +24,8 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, run_start
 from wattsched.verification.sizing.job_rows import Use
 from wattsched.verification.sizing.rows import Row
 
-LEVELS = 1024
-"""Most parts of a power cap in a dynamic program; a power of 2, so that multiples of it have no error."""
-
-WIDTHS = 64, 20_000
-"""Partial plans that are followed: to find a good plan, then the best. Beyond these, the bound is weaker."""
+TRIES = (1024, (64, 2_000)), (8192, (20_000,))
+"""Levels of a power cap, powers of 2, and how many partial plans are followed, until these are enough."""
 
 MOST_STATES = 600
 """Where more rooms can be left, only the rows of all GPUs are kept, or else none."""
@@ -145,7 +142,7 @@ def _moves(limits: tuple[int, ...], amounts: tuple[tuple[int, ...], ...]) -> Int
 def least_plan(items: Choices, rooms: Rooms) -> float:
     """Return a bound on the cost of the plans of options that each fit alone, and cost less than nothing.
 
-    It is the least cost but for the rounding of sums, where `MOST_CELLS` and `WIDTHS` suffice.
+    It is the least cost but for the rounding of sums, where `MOST_CELLS` and `TRIES` suffice.
     """
     items = items.take(_undominated(items))
     uses = np.column_stack([rooms.amounts[items.room], items.draw])
@@ -156,7 +153,7 @@ def least_plan(items: Choices, rooms: Rooms) -> float:
     order = np.argsort(excess, kind="stable")
     ranked = np.append(excess[order], np.inf)
     step = 2.0 ** (math.frexp(min(least, items.cost.min()))[1] - DIGITS)
-    levels = LEVELS if items.draw.any() else 0
+    levels = TRIES[0][0] if items.draw.any() else 0
     most = min(len(order), max(1, MOST_CELLS // (rooms.moves.shape[1] * (levels + 1))))
     core, known = min(CORE, most), 0
     while True:
@@ -223,15 +220,16 @@ def _least_cost(items: Choices, moves: IntArray, step: float, known: int) -> tup
         Cost of a plan.
     """
     cost = np.floor(items.cost / step).astype(np.int64)
-    table, bound = _completions(items, cost, moves), known
-    for width in WIDTHS:
-        known, dropped = _followed(items, cost, moves, table, known, width)
-        if (bound := min(known, dropped)) == known:
-            break
-    return bound, known
+    for levels, widths in TRIES:
+        table = _completions(items, cost, moves, levels)
+        for width in widths:
+            known, dropped = _followed(items, cost, moves, table, known, width)
+            if dropped >= known:
+                return known, known
+    return dropped, known
 
 
-def _completions(items: Choices, cost: IntArray, moves: IntArray) -> IntArray:
+def _completions(items: Choices, cost: IntArray, moves: IntArray, levels: int) -> IntArray:
     """Return bounds on what each job and those after it cost, for every room and level that may be left.
 
     Returns
@@ -240,7 +238,7 @@ def _completions(items: Choices, cost: IntArray, moves: IntArray) -> IntArray:
         The last state is where a use does not fit.
     """
     ends = [*run_starts(items.job).tolist(), len(cost)]
-    levels = LEVELS if items.draw.any() else 0
+    levels *= int(items.draw.any())
     while levels * len(ends) * moves.shape[1] > MOST_KEPT:
         levels //= 2
     draw = np.floor(items.draw * levels).astype(np.int64)
@@ -273,7 +271,7 @@ def _followed(
         kept = np.flatnonzero((left >= 0) & (bound < known))
         if not len(kept):
             break
-        plans = Choices(0 * kept, state[kept], -left[kept], total[kept])
+        plans = Choices(0 * kept, state[kept], -left[kept], total[kept].astype(np.float64))
         kept = kept[_undominated(plans)]
         if len(kept) > width:
             kept = kept[np.argsort(bound[kept], kind="stable")]

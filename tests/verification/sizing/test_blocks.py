@@ -79,13 +79,13 @@ def with_jobs(draw: st.DrawFn, cases: st.SearchStrategy[Priced] = PRICED) -> Pri
     states=st.sampled_from([1, 4, 600]),
     cells=st.sampled_from([1, 1 << 31]),
     table=st.sampled_from([1, 64, 1 << 25]),
-    widths=st.sampled_from([(1, 2), (1, 20_000), (64, 20_000)]),
+    tries=st.sampled_from([((4, (1,)),), ((2, (1, 2)), (8, (3,))), plans.TRIES]),
 )
 def test_no_decision_beats_the_bound(
-    case: Priced, core: int, states: int, cells: int, table: int, widths: tuple[int, int]
+    case: Priced, core: int, states: int, cells: int, table: int, tries: tuple[Any, ...]
 ) -> None:
     instance, prices = case
-    limits = {"CORE": core, "MOST_STATES": states, "MOST_CELLS": cells, "MOST_KEPT": table, "WIDTHS": widths}
+    limits = {"CORE": core, "MOST_STATES": states, "MOST_CELLS": cells, "MOST_KEPT": table, "TRIES": tries}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in limits.items():
             patch.setattr(plans, name, value)
@@ -157,15 +157,20 @@ def fitting(block: Block, choices: list[list[Any]], wider: Fraction) -> Iterator
 
 
 @MANY
-@given(case=with_jobs(), core=st.sampled_from([1, 64]), levels=st.sampled_from([1, 4, 1024]))
-def test_the_bound_is_that_of_all_plans(case: Priced, core: int, levels: int) -> None:
+@given(
+    case=with_jobs(),
+    core=st.sampled_from([1, 64]),
+    levels=st.sampled_from([1, 4, 1024]),
+    few=st.integers(1, 3),
+)
+def test_the_bound_is_that_of_all_plans(case: Priced, core: int, levels: int, few: int) -> None:
     instance, prices = case
     assume(instance.objective not in BOTTLENECK)
     # What nodes can be cut up into is not a matter of blocks.
     prices = {name: price for name, price in prices.items() if not name.startswith(("pieces:", "cuts:"))}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plans, "CORE", core)
-        patch.setattr(plans, "LEVELS", levels)
+        patch.setattr(plans, "TRIES", ((levels, (few,)), (2 * levels, (few, 20_000))))
         proof, prover = prove(instance, prices), Prover(instance)
     assume(np.isfinite(proof.bound))
     found, wider = (formula(prover, prices, part) for part in (Fraction(1), 1 + Fraction(1, 1 << 40)))
