@@ -155,9 +155,10 @@ def least_plan(items: Choices, rooms: Rooms) -> float:
     step = 2.0 ** (math.frexp(min(least, items.cost.min()))[1] - DIGITS)
     levels = TRIES[0][0] if items.draw.any() else 0
     most = min(len(order), max(1, MOST_CELLS // (rooms.moves.shape[1] * (levels + 1))))
-    core, known = min(CORE, most), 0
+    core, known = min(CORE, most), 0.0
+    items = items._replace(cost=np.floor(items.cost / step))
     while True:
-        bound, known = _least_cost(items.take(np.sort(order[:core])), rooms.moves, step, known)
+        bound, known = _least_cost(items.take(np.sort(order[:core])), rooms.moves, known)
         others = least + ranked[core] - error
         if step * bound <= others or core == most:
             return float(min(step * bound, others))
@@ -211,73 +212,59 @@ def _undominated(items: Choices) -> IntArray:
     return np.sort(order[np.append(True, ranks[1:] < np.minimum.accumulate(ranks)[:-1])])
 
 
-def _least_cost(items: Choices, moves: IntArray, step: float, known: int) -> tuple[int, int]:
-    """Return a bound on the costs of plans in whole steps, and the cost of the best known plan.
-
-    Parameters
-    ----------
-    known : int
-        Cost of a plan.
-    """
-    cost = np.floor(items.cost / step).astype(np.int64)
+def _least_cost(items: Choices, moves: IntArray, known: float) -> tuple[float, float]:
+    """Return a bound on the costs of plans, and the cost of the best known plan; costs are whole numbers."""
     for levels, widths in TRIES:
-        table = _completions(items, cost, moves, levels)
+        table = _completions(items, moves, levels)
         for width in widths:
-            known, dropped = _followed(items, cost, moves, table, known, width)
+            known, dropped = _follow(items, moves, table, known, width)
             if dropped >= known:
                 return known, known
     return dropped, known
 
 
-def _completions(items: Choices, cost: IntArray, moves: IntArray, levels: int) -> IntArray:
-    """Return bounds on what each job and those after it cost, for every room and level that may be left.
+def _completions(items: Choices, moves: IntArray, levels: int) -> FloatArray:
+    """Return bounds on what each job and those after it cost, by room and level; inf where no use fits.
 
-    Returns
-    -------
-    int array, shape (n_jobs + 1, n_states + 1, levels + 1)
-        The last state is where a use does not fit.
+    Their shape is (n_jobs + 1, n_states + 1, levels + 1).
     """
-    ends = [*run_starts(items.job).tolist(), len(cost)]
+    ends = [*run_starts(items.job).tolist(), len(items.job)]
     levels *= int(items.draw.any())
     while levels * len(ends) * moves.shape[1] > MOST_KEPT:
         levels //= 2
     draw = np.floor(items.draw * levels).astype(np.int64)
-    table = np.zeros((len(ends), moves.shape[1] + 1, levels + 1), dtype=np.int64)
-    table[:, -1] = 1 << (DIGITS + 2)
+    table = np.zeros((len(ends), moves.shape[1] + 1, levels + 1))
+    table[:, -1] = np.inf
     for k, (first, last) in reversed([*enumerate(pairwise(ends))]):
         table[k] = table[k + 1]
         for n in range(first, last):
-            after = table[k + 1, moves[items.room[n]], : levels + 1 - draw[n]] + cost[n]
+            after = table[k + 1, moves[items.room[n]], : levels + 1 - draw[n]] + items.cost[n]
             np.minimum(table[k, :-1, draw[n] :], after, out=table[k, :-1, draw[n] :])
     return table
 
 
-def _followed(
-    items: Choices, cost: IntArray, moves: IntArray, table: IntArray, known: int, width: int
-) -> tuple[int, int]:
+def _follow(
+    items: Choices, moves: IntArray, table: FloatArray, known: float, width: int
+) -> tuple[float, float]:
     """Return the cost of the best plan found, at most `known`, and a bound on those that were dropped.
 
     Partial plans are followed job by job, those of the least bounds where there are more than `width`.
     """
-    levels, dropped = table.shape[2] - 1, 0
-    state, total = np.zeros((2, 1), dtype=np.int64)
+    levels, dropped = table.shape[2] - 1, 0.0
     # Each subtraction may be off by half of 2^-52.
-    left = np.array([1 + (len(table) + 1) * 2.0**-52])
-    for k, (first, last) in enumerate(pairwise([*run_starts(items.job).tolist(), len(cost)])):
+    state, left, total = np.zeros(1, dtype=np.int64), np.array([1 + len(table) * 2.0**-52]), np.zeros(1)
+    for k, (first, last) in enumerate(pairwise([*run_starts(items.job).tolist(), len(items.job)])):
         state = np.append(state, moves[items.room[first:last]][:, state])
         left = np.append(left, np.subtract.outer(left, items.draw[first:last]).T)
-        total = np.append(total, np.add.outer(cost[first:last], total))
+        total = np.append(total, np.add.outer(items.cost[first:last], total))
         bound = total + table[k + 1, state, np.clip(left * levels, 0, levels).astype(np.int64)]
         kept = np.flatnonzero((left >= 0) & (bound < known))
         if not len(kept):
-            break
-        plans = Choices(0 * kept, state[kept], -left[kept], total[kept].astype(np.float64))
-        kept = kept[_undominated(plans)]
+            return known, dropped
+        kept = kept[_undominated(Choices(0 * kept, state[kept], -left[kept], total[kept]))]
         if len(kept) > width:
             kept = kept[np.argsort(bound[kept], kind="stable")]
-            dropped = min(dropped, int(bound[kept[width]]))
+            dropped = min(dropped, float(bound[kept[width]]))
             kept = kept[:width]
         state, left, total = state[kept], left[kept], total[kept]
-    else:
-        known = int(total.min())
-    return known, dropped
+    return float(total.min()), dropped
