@@ -37,7 +37,7 @@ from wattsched.verification.sizing.least_cost import (
 )
 from wattsched.verification.sizing.objectives import BOTTLENECK
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.plans import LEVELS, Choices, least_plan, rooms_of
+from wattsched.verification.sizing.plans import Choices, least_plan, rooms_of
 from wattsched.verification.sizing.rows import Row, RowPrices
 from wattsched.verification.sizing.splits import Allowed
 
@@ -169,27 +169,25 @@ def _least_of(
     block: Block, choices: Choices, options: Options, known: dict[tuple[object, ...], float]
 ) -> float:
     """Return a bound on the costs of a block's plans; `known` are those of blocks that are alike."""
-    levels = 0 if block.cap_w is None else LEVELS
-    draw = 0 * choices.draw if block.cap_w is None else _levels(block.cap_w, choices)
+    draw = 0 * choices.draw if block.cap_w is None else _parts(block.cap_w, choices)
     taken, room = np.unique(choices.room, return_inverse=True)
     uses = {number: use for use, number in options.uses.items()}
     rooms = rooms_of(block.rooms, [uses.get(number, ("",)) for number in taken.tolist()])
-    fits = (choices.cost < 0) & (draw <= levels) & rooms.fit[room]
+    fits = (choices.cost < 0) & (draw <= 1) & rooms.fit[room]
     if not fits.any():
         return 0.0
     items = Choices(choices.job, room, draw, choices.cost).take(np.flatnonzero(fits))
-    key = rooms.key, levels, *(column.tobytes() for column in items)
+    key = rooms.key, *(column.tobytes() for column in items)
     if key not in known:
-        known[key] = least_plan(items, rooms, levels)
+        known[key] = least_plan(items, rooms)
     return known[key]
 
 
-def _levels(cap_w: Fraction, choices: Choices) -> FloatArray:
-    """Return the levels of a cap that options use, rounded down; above `LEVELS` if they do not fit."""
+def _parts(cap_w: Fraction, choices: Choices) -> FloatArray:
+    """Return the parts of a cap that options use, rounded down; above 1 if they do not fit."""
     spare = np.zeros(int(choices.job.max(initial=0)) + 1)
     np.maximum.at(spare, choices.job, -choices.draw)
     if (cap := float_above(cap_w) + math.fsum(spare) * (1 + DOUBLES.epsilon)) < 0:
         raise NoOptionError
     with np.errstate(over="ignore"):
-        draw = np.maximum(choices.draw, 0) * (LEVELS / max(cap, SMALLEST) * (1 - DOUBLES.epsilon))
-    return np.floor(np.minimum(draw, LEVELS + 1))
+        return np.asarray(np.maximum(choices.draw, 0) / max(cap, SMALLEST) * (1 - DOUBLES.epsilon))

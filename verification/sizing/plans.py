@@ -1,10 +1,13 @@
 """Bounds on the cost of a plan: at most one option of each job, in the room and under the cap of a block.
 
-A dynamic program over the room that is left, and levels of the cap, finds it in whole numbers, and so without
-error: costs are rounded down to multiples of a small step, uses of the cap to levels. A plan with an option
-costs no less than a Lagrangian bound of the block and what that option is worse by than the best of its job
-(Martello and Toth 1990, "Knapsack problems", chapter 2). So a core of options is enough, and what that bound
-says of plans with others: at most two cores are looked at.
+A dynamic program over the room that is left, and levels of the cap, bounds what each job and those after it
+cost. Uses of the cap are rounded down to levels, costs to multiples of a small step: sums of these have no
+error. Partial plans are then followed job by job, with what they truly leave of the cap. Those go that are
+dominated, or that no completion makes cheaper than a known plan. The cheapest that remains is the best plan.
+
+A plan with an option costs no less than a Lagrangian bound of the block and what that option is worse by than
+the best of its job (Martello and Toth 1990, "Knapsack problems", chapter 2). So a core of options is enough,
+and what that bound says of plans with others: at most two cores are looked at.
 """
 
 from __future__ import annotations
@@ -21,14 +24,17 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, run_start
 from wattsched.verification.sizing.job_rows import Use
 from wattsched.verification.sizing.rows import Row
 
-LEVELS = 8192
-"""Parts of a power cap. Certificates of racks with 24 GPUs lose 6e-5 by them, and 1.3e-4 by half as many."""
+TRIES = (1024, (64, 2_000)), (8192, (20_000,))
+"""Levels of a power cap, powers of 2, and how many partial plans are followed, until these are enough."""
 
 MOST_STATES = 600
 """Where more rooms can be left, only the rows of all GPUs are kept, or else none."""
 
 MOST_CELLS = 1 << 31
 """Numbers that one dynamic program computes; if that is too few for a core, the bound is a weaker one."""
+
+MOST_KEPT = 1 << 25
+"""Numbers that one dynamic program keeps; levels are halved until it keeps no more."""
 
 CORE = 64
 """Options of the first core."""
@@ -48,7 +54,7 @@ class Choices(NamedTuple):
     job, room : int arrays, shape (n,)
         Number of the job, and of the use of GPUs.
     draw : float array, shape (n,)
-        Watts above idle, or whole levels of a cap; not above the true ones.
+        Watts above idle, or the part of a cap that they are; not above the true ones.
     cost : float array, shape (n,)
         Not above the cost with charges, less the price of the job; at most 0.
     """
@@ -133,10 +139,13 @@ def _moves(limits: tuple[int, ...], amounts: tuple[tuple[int, ...], ...]) -> Int
     return np.ascontiguousarray(np.where(found < 0, len(states), found))
 
 
-def least_plan(items: Choices, rooms: Rooms, levels: int) -> float:
-    """Return a bound on the cost of the plans of options that each fit alone, and cost less than nothing."""
+def least_plan(items: Choices, rooms: Rooms) -> float:
+    """Return a bound on the cost of the plans of options that each fit alone, and cost less than nothing.
+
+    It is the least cost but for the rounding of sums, where `MOST_CELLS` and `TRIES` suffice.
+    """
     items = items.take(_undominated(items))
-    uses = np.column_stack([rooms.amounts[items.room], items.draw / max(levels, 1)])
+    uses = np.column_stack([rooms.amounts[items.room], items.draw])
     costs, own, least = _priced(items.cost, uses, run_starts(items.job))
     # What a plan with an option costs more than the bound; of all sums the error, generously.
     excess = costs - own
@@ -144,14 +153,16 @@ def least_plan(items: Choices, rooms: Rooms, levels: int) -> float:
     order = np.argsort(excess, kind="stable")
     ranked = np.append(excess[order], np.inf)
     step = 2.0 ** (math.frexp(min(least, items.cost.min()))[1] - DIGITS)
+    levels = TRIES[0][0] if items.draw.any() else 0
     most = min(len(order), max(1, MOST_CELLS // (rooms.moves.shape[1] * (levels + 1))))
-    core = min(CORE, most)
+    core, known = min(CORE, most), 0.0
+    items = items._replace(cost=np.floor(items.cost / step))
     while True:
-        found = step * _table(items.take(np.sort(order[:core])), rooms.moves, levels, step)
+        bound, known = _least_cost(items.take(np.sort(order[:core])), rooms.moves, known)
         others = least + ranked[core] - error
-        if found <= others or core == most:
-            return float(min(found, others))
-        core = min(most, int(np.searchsorted(ranked[:-1], found - least + 2 * error, "right")))
+        if step * bound <= others or core == most:
+            return float(min(step * bound, others))
+        core = min(most, int(np.searchsorted(ranked[:-1], step * known - least + 2 * error, "right")))
 
 
 def _priced(cost: FloatArray, uses: FloatArray, start: IntArray) -> tuple[FloatArray, FloatArray, float]:
@@ -201,14 +212,59 @@ def _undominated(items: Choices) -> IntArray:
     return np.sort(order[np.append(True, ranks[1:] < np.minimum.accumulate(ranks)[:-1])])
 
 
-def _table(items: Choices, moves: IntArray, levels: int, step: float) -> int:
-    """Return the least cost of a plan in whole steps, found job after job for all that may be left."""
-    cost, draw = np.floor(items.cost / step).astype(np.int64), items.draw.astype(np.int64)
-    least = np.zeros((moves.shape[1] + 1, levels + 1), dtype=np.int64)
-    least[-1] = 1 << (DIGITS + 2)  # where a use does not fit
-    for first, last in pairwise([*run_starts(items.job).tolist(), len(cost)]):
-        before = least.copy()
+def _least_cost(items: Choices, moves: IntArray, known: float) -> tuple[float, float]:
+    """Return a bound on the costs of plans, and the cost of the best known plan; costs are whole numbers."""
+    for levels, widths in TRIES:
+        table = _completions(items, moves, levels)
+        for width in widths:
+            known, dropped = _follow(items, moves, table, known, width)
+            if dropped >= known:
+                return known, known
+    return dropped, known
+
+
+def _completions(items: Choices, moves: IntArray, levels: int) -> FloatArray:
+    """Return bounds on what each job and those after it cost, by room and level; inf where no use fits.
+
+    Their shape is (n_jobs + 1, n_states + 1, levels + 1).
+    """
+    ends = [*run_starts(items.job).tolist(), len(items.job)]
+    levels *= int(items.draw.any())
+    while levels * len(ends) * moves.shape[1] > MOST_KEPT:
+        levels //= 2
+    draw = np.floor(items.draw * levels).astype(np.int64)
+    table = np.zeros((len(ends), moves.shape[1] + 1, levels + 1))
+    table[:, -1] = np.inf
+    for k, (first, last) in reversed([*enumerate(pairwise(ends))]):
+        table[k] = table[k + 1]
         for n in range(first, last):
-            after = before[moves[items.room[n]], : levels + 1 - draw[n]] + cost[n]
-            np.minimum(least[:-1, draw[n] :], after, out=least[:-1, draw[n] :])
-    return int(least[0, levels])
+            after = table[k + 1, moves[items.room[n]], : levels + 1 - draw[n]] + items.cost[n]
+            np.minimum(table[k, :-1, draw[n] :], after, out=table[k, :-1, draw[n] :])
+    return table
+
+
+def _follow(
+    items: Choices, moves: IntArray, table: FloatArray, known: float, width: int
+) -> tuple[float, float]:
+    """Return the cost of the best plan found, at most `known`, and a bound on those that were dropped.
+
+    Partial plans are followed job by job, those of the least bounds where there are more than `width`.
+    """
+    levels, dropped = table.shape[2] - 1, 0.0
+    # Each subtraction may be off by half of 2^-52.
+    state, left, total = np.zeros(1, dtype=np.int64), np.array([1 + len(table) * 2.0**-52]), np.zeros(1)
+    for k, (first, last) in enumerate(pairwise([*run_starts(items.job).tolist(), len(items.job)])):
+        state = np.append(state, moves[items.room[first:last]][:, state])
+        left = np.append(left, np.subtract.outer(left, items.draw[first:last]).T)
+        total = np.append(total, np.add.outer(items.cost[first:last], total))
+        bound = total + table[k + 1, state, np.clip(left * levels, 0, levels).astype(np.int64)]
+        kept = np.flatnonzero((left >= 0) & (bound < known))
+        if not len(kept):
+            return known, dropped
+        kept = kept[_undominated(Choices(0 * kept, state[kept], -left[kept], total[kept]))]
+        if len(kept) > width:
+            kept = kept[np.argsort(bound[kept], kind="stable")]
+            dropped = min(dropped, float(bound[kept[width]]))
+            kept = kept[:width]
+        state, left, total = state[kept], left[kept], total[kept]
+    return float(total.min()), dropped

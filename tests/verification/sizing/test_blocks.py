@@ -30,7 +30,6 @@ from wattsched.verification.sizing.least_cost import ends_by_part
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.plans import LEVELS
 from wattsched.verification.sizing.rows import prices_of
 from wattsched.verification.tree import prove_tree
 
@@ -79,11 +78,16 @@ def with_jobs(draw: st.DrawFn, cases: st.SearchStrategy[Priced] = PRICED) -> Pri
     core=st.sampled_from([1, 128]),
     states=st.sampled_from([1, 4, 600]),
     cells=st.sampled_from([1, 1 << 31]),
+    table=st.sampled_from([1, 64, 1 << 25]),
+    tries=st.sampled_from([((4, (1,)),), ((2, (1, 2)), (8, (3,))), plans.TRIES]),
 )
-def test_no_decision_beats_the_bound(case: Priced, core: int, states: int, cells: int) -> None:
+def test_no_decision_beats_the_bound(
+    case: Priced, core: int, states: int, cells: int, table: int, tries: tuple[Any, ...]
+) -> None:
     instance, prices = case
+    limits = {"CORE": core, "MOST_STATES": states, "MOST_CELLS": cells, "MOST_KEPT": table, "TRIES": tries}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("CORE", core), ("MOST_STATES", states), ("MOST_CELLS", cells)):
+        for name, value in limits.items():
             patch.setattr(plans, name, value)
         plans._moves.cache_clear()
         proof = prove(instance, prices)
@@ -153,17 +157,18 @@ def fitting(block: Block, choices: list[list[Any]], wider: Fraction) -> Iterator
 
 
 @MANY
-@given(case=with_jobs())
-def test_the_bound_is_that_of_all_plans_but_for_levels(case: Priced) -> None:
+@given(case=with_jobs(), core=st.sampled_from([1, 64]), levels=st.sampled_from([1, 4, 1024]))
+def test_the_bound_is_that_of_all_plans(case: Priced, core: int, levels: int) -> None:
     instance, prices = case
     assume(instance.objective not in BOTTLENECK)
     # What nodes can be cut up into is not a matter of blocks.
     prices = {name: price for name, price in prices.items() if not name.startswith(("pieces:", "cuts:"))}
-    proof, prover = prove(instance, prices), Prover(instance)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "CORE", core)
+        patch.setattr(plans, "TRIES", ((levels, (1,)), (2 * levels, (2, 20_000))))
+        proof, prover = prove(instance, prices), Prover(instance)
     assume(np.isfinite(proof.bound))
-    found, wider = (
-        formula(prover, prices, part) for part in (Fraction(1), 1 + Fraction(len(prover.near.offer), LEVELS))
-    )
+    found, wider = (formula(prover, prices, part) for part in (Fraction(1), 1 + Fraction(1, 1 << 40)))
     assert found is not None
     assert wider is not None
     bound = Fraction(proof.bound) * (1 if prover.sense == "min" else -1)
@@ -185,9 +190,9 @@ def test_prices_of_jobs_prove_what_prices_of_rows_do(jobs: int, racks: int, cap:
     names = prover.configurations.jobs.names
     of_jobs = {f"job:{name}": float(cost) for name, cost in zip(names, least, strict=True)}
     by_blocks = prover({**kept, **of_jobs})
-    # Watts of a plan are rounded down to levels, and may be beyond the cap by the tolerance.
+    # A plan's watts may be beyond the cap by the tolerance.
     watts = sum(-p * float(prover.rows[n].limit) for n, p in prices.items() if n.startswith("power_w:"))
-    assert by_blocks.bound >= by_rows.bound - watts * (jobs / LEVELS + TOLERANCE) - 1e-9 * by_rows.bound
+    assert by_blocks.bound >= by_rows.bound - watts * TOLERANCE - 1e-9 * by_rows.bound
     assert by_blocks.bound <= result.objective * (1 + 1e-12)
     assert by_blocks.bound <= by_blocks.reach <= by_blocks.bound * (1 + 1e-8)
     # All rows charged, the blocks have none left.
