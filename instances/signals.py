@@ -20,8 +20,9 @@ from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, model_va
 
 from wattsched.instances.errors import InputError, NoticeWarning, refuse, shown, validated
 from wattsched.instances.io import read_json
-from wattsched.reading.inputs import meant
+from wattsched.reading.inputs import meant, number_in
 from wattsched.reading.tables import LARGEST, Row, rows_of
+from wattsched.reading.units import Numbers, unit_in, watts_column
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import Name, NonNegative, Positive, Strict
 
@@ -294,16 +295,31 @@ def read_signal(path: str | Path) -> Signal:
     if not source.removesuffix(".gz").endswith(".csv"):
         return validated(Signal, read_json(path), source)
     try:
-        limits = [_row(row) for row in rows_of(path, COLUMNS[:1], (*COLUMNS[1:], *OPTIONAL))]
+        limits = [*_limits(rows_of(path, COLUMNS[:1], (*COLUMNS[1:], *OPTIONAL)), source)]
     except ValueError as error:
         raise InputError([str(error).removeprefix(source).lstrip(",: ")], source) from None
     return validated(Signal, {"limits": limits}, source)
 
 
-def _row(row: Row) -> dict[str, Any]:
-    """Fields of a limit in a row of a CSV file; an empty cell is none."""
-    if strange := [name for name in row.cells if name not in (*COLUMNS, *OPTIONAL)]:
-        raise row.fault(strange[0], f"is not read; read are {', '.join((*COLUMNS, *OPTIONAL))}")
-    names = [name for name, text in row.cells.items() if text.strip()]
-    texts = ("from", "to", "domain")
-    return {name: row.text(name) if name in texts else row.number(name, -LARGEST) for name in names}
+def _limits(rows: Iterator[Row], source: str) -> Iterator[dict[str, Any]]:
+    """Yield the fields of the limit in each row of a CSV file; an empty cell is none."""
+    found: tuple[str, Numbers] | None = None
+    for row in rows:
+        power, watts = found = found or watts_column(row.cells, row.place)
+        if strange := [name for name in row.cells if name not in (*COLUMNS[:2], power, *OPTIONAL)]:
+            raise row.fault(strange[0], f"is not read; read are {', '.join((*COLUMNS, *OPTIONAL))}")
+        unit = unit_in(power, "power")
+        if row.forms == {} and unit and unit.factor > 1 and "," in row.cells[power]:
+            # Of kilowatts three decimals are watts, and no thousands.
+            row.forms[power] = None, ","
+            told = f"column '{power}': assumed: decimals follow a comma, as semicolons separate cells"
+            warnings.warn(f"{source}, {told}", NoticeWarning, stacklevel=4)
+        names = [name for name, text in row.cells.items() if text.strip()]
+        yield {
+            "power_w" if name == power else name: row.text(name)
+            if name in ("from", "to", "domain")
+            else row.number(name, -LARGEST, read=watts if name == power else number_in)
+            for name in names
+        }
+    if found:
+        found[1].tell(f"{source}, column '{found[0]}'")

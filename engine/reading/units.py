@@ -6,12 +6,14 @@ million, and ``mw`` is refused, as it may be either. After "per" an ``m`` is a m
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from wattsched.reading.inputs import NoticeWarning, echo, number_in
+from wattsched.reading.inputs import UNKNOWN, NoticeWarning, echo, number_in
 
 Quantity = Literal["power", "energy", "carbon", "money", "time", "frequency"]
 
@@ -114,7 +116,7 @@ def _plain(text: str) -> str:
 
 
 class Numbers:
-    """Reader of the numbers of a column, which converts them into our unit.
+    """Reader of the numbers of a column, which converts them into our unit; `UNKNOWN` watts are nan.
 
     `stated` is True if the header or a value stated one, `_bare` once a value had none, and `currency` is
     that of money, or empty. A header with an unknown unit is a ValueError that names place and column.
@@ -139,7 +141,7 @@ class Numbers:
             self._bare = True
             if header is None and self.stated:
                 raise ValueError(f"{echo(told)} has no unit, others of its column have")
-            return number_in(told) * (header.factor if header else 1.0)
+            return self._known(told) * (header.factor if header else 1.0)
         rest = told[value.end() :].strip()
         if re.match(r",\d", rest):
             raise ValueError(f"{echo(told)} has a comma; write decimals and thousands as in 1234.5")
@@ -153,7 +155,11 @@ class Numbers:
         if self.stated and own.currency != self.currency:
             raise ValueError(f"{echo(told)} is in {own.currency or 'no currency'}, others in {self.currency}")
         self.stated, self.currency, self._own = True, own.currency, own
-        return number_in(value[0]) * own.factor
+        return self._known(value[0]) * own.factor
+
+    def _known(self, text: str) -> float:
+        number = number_in(text)
+        return math.nan if self.quantity == "power" and number in UNKNOWN else number
 
     def tell(self, place: str) -> None:
         """Warn of what was assumed of the unit, and that numbers without one were taken for ours."""
@@ -172,6 +178,12 @@ class Numbers:
 
     def _refused(self, unit: str) -> ValueError:
         return ValueError(f"the unit {echo(unit)} is not known; read are {KNOWN[self.quantity]}")
+
+
+def watts_column(names: Iterable[str], place: str) -> tuple[str, Numbers]:
+    """Return the column of watts among those of a table, ``watts`` for none, and what reads it."""
+    column = next((name for name in names if name and without_unit(name, "power") in ("", "power")), "watts")
+    return column, Numbers(column, "power", place)
 
 
 def _unknown(name: str) -> str | None:

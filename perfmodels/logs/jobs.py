@@ -14,7 +14,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 
@@ -121,10 +121,14 @@ def completed(
     used = np.zeros(len(samples), dtype=bool)
     missing: list[str] = []
     idle: list[str] = []
+    like, lost = np.zeros((2, len(samples)), dtype=bool)
     with_runs: list[tuple[Row, LoggedRun]] = []
     for row in rows:
         chosen = _chosen(row, samples, time_zone)
-        runs = _runs(row, samples.take(chosen), _fresh_parts(samples, chosen, used)[chosen])
+        runs = _runs(row, of_row := samples.take(chosen), _fresh_parts(samples, chosen, used)[chosen])
+        nothing = of_row.untold[of_row.telling()]
+        like[chosen] |= of_row.untold & ~nothing
+        lost[chosen] |= nothing
         used |= chosen
         if not runs:
             (idle if chosen.any() else missing).append(row.cells["job"])
@@ -134,7 +138,7 @@ def completed(
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
             raise ValueError(f"{row.place}: {several}; give each {each}")
         with_runs += [(row, run) for run in runs]
-    doubts = _doubts(samples.take(used), with_runs)
+    doubts = [*_untold(samples, like, lost, used), *_doubts(samples.take(used), with_runs)]
     notes = tuple(dict.fromkeys([*_notes(missing, idle, samples.take(~used), table), *doubts]))
     notes += _models(samples.take(used), gpu_type)
     if not with_runs:
@@ -143,6 +147,22 @@ def completed(
     found = zip(with_runs, _settings(with_runs), strict=True)
     completed_rows = [_filled(row, run, setting) for (row, run), setting in found]
     return LoggedJobs(completed_rows, tuple(run for _, run in with_runs), notes)
+
+
+def _untold(samples: Samples, like: BoolArray, lost: BoolArray, used: BoolArray) -> Iterator[str]:
+    """Yield what is assumed of samples that tell neither watts nor utilisation: some are `like` others."""
+    told = "tell neither watts nor utilisation"
+    for mask, verb, remark in (
+        (
+            like,
+            "assumed",
+            f"{told}: their GPUs do what they did before, or else after them, or idle with others",
+        ),
+        (lost, "left out", f"{told}, nor does another one of their GPUs"),
+    ):
+        if mask.any():
+            jobs = listed(_names(samples.take(mask)), most=MOST_NAMED)
+            yield f"{verb}: {mask.sum():,} of {used.sum():,} samples, of {jobs}, {remark}"
 
 
 def _doubts(used: Samples, with_runs: Sequence[tuple[Row, LoggedRun]]) -> Iterator[str]:
@@ -278,6 +298,8 @@ def _runs(row: Row, samples: Samples, fresh: FloatArray) -> list[LoggedRun]:
 
     `fresh` is the part of each sample that is in no earlier row or window.
     """
+    limit_w, told_w = samples.power_limit_w, samples.power_limit_w[samples.telling()]
+    samples = replace(samples, power_limit_w=np.where(np.isnan(limit_w), told_w, limit_w))
     limits = np.unique(samples.power_limit_w)
     masks = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
     runs = [_summarise_run(row, samples.take(mask), fresh[mask]) for mask in masks]
@@ -359,10 +381,9 @@ def _counted_s(samples: Samples) -> FloatArray:
         drawing[:] = unknown.all() or busy[~unknown].mean() > 0.5
     busy = np.where(unknown, drawing, busy)
     busy |= ~np.isnan(samples.duration_s)
+    busy = (busy & ~samples.untold)[samples.telling()] & ~_beside_idle(samples, busy)
     counted_s = np.zeros(len(samples))
-    for gpu in np.unique(samples.gpu):
-        of_gpu = np.flatnonzero(samples.gpu == gpu)
-        of_gpu = of_gpu[np.argsort(samples.time_s[of_gpu], kind="stable")]
+    for of_gpu in samples.by_gpu():
         at_work = np.flatnonzero(busy[of_gpu])
         if len(at_work):
             of_work = of_gpu[at_work[0] : at_work[-1] + 1]
@@ -372,6 +393,16 @@ def _counted_s(samples: Samples) -> FloatArray:
             after_warm_up_s = np.cumsum(held_s) - held_s.sum() / WARM_UP
             counted_s[of_work] = np.clip(after_warm_up_s, 0.0, held_s) * np.nan_to_num(window_s, nan=1.0)
     return counted_s
+
+
+def _beside_idle(samples: Samples, busy: BoolArray) -> BoolArray:
+    """Return the mask of untold samples before or after all known work, where a GPU is known to idle."""
+    told, time_s = ~samples.untold, samples.time_s
+    work_s, told_s = time_s[told & busy], time_s[told]
+    begin_s, end_s = work_s.min(initial=np.inf), work_s.max(initial=-np.inf)
+    before = (time_s < begin_s) & (told_s.min(initial=np.inf) < begin_s)
+    after = (time_s > end_s) & (told_s.max(initial=-np.inf) > end_s)
+    return np.asarray(~told & (before | after))
 
 
 def _most_at_once(samples: Samples) -> int:
