@@ -137,11 +137,13 @@ class Numbers:
         """Read a number with or without its unit; anything else, and another unit, is a ValueError."""
         told, header = text.strip(), self._header
         value = re.match(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?=\D|$)", told)
+        if self.quantity == "power" and value and float(value[0]) in UNKNOWN:
+            return math.nan
         if value is None or value[0] == told:
             self._bare = True
             if header is None and self.stated:
                 raise ValueError(f"{echo(told)} has no unit, others of its column have")
-            return self._known(told) * (header.factor if header else 1.0)
+            return number_in(told) * (header.factor if header else 1.0)
         rest = told[value.end() :].strip()
         if re.match(r",\d", rest):
             raise ValueError(f"{echo(told)} has a comma; write decimals and thousands as in 1234.5")
@@ -155,11 +157,7 @@ class Numbers:
         if self.stated and own.currency != self.currency:
             raise ValueError(f"{echo(told)} is in {own.currency or 'no currency'}, others in {self.currency}")
         self.stated, self.currency, self._own = True, own.currency, own
-        return self._known(value[0]) * own.factor
-
-    def _known(self, text: str) -> float:
-        number = number_in(text)
-        return math.nan if self.quantity == "power" and number in UNKNOWN else number
+        return number_in(value[0]) * own.factor
 
     def tell(self, place: str) -> None:
         """Warn of what was assumed of the unit, and that numbers without one were taken for ours."""

@@ -121,14 +121,10 @@ def completed(
     used = np.zeros(len(samples), dtype=bool)
     missing: list[str] = []
     idle: list[str] = []
-    like, lost = np.zeros((2, len(samples)), dtype=bool)
     with_runs: list[tuple[Row, LoggedRun]] = []
     for row in rows:
         chosen = _chosen(row, samples, time_zone)
-        runs = _runs(row, of_row := samples.take(chosen), _fresh_parts(samples, chosen, used)[chosen])
-        nothing = of_row.untold[of_row.telling()]
-        like[chosen] |= of_row.untold & ~nothing
-        lost[chosen] |= nothing
+        runs = _runs(row, samples.take(chosen), _fresh_parts(samples, chosen, used)[chosen])
         used |= chosen
         if not runs:
             (idle if chosen.any() else missing).append(row.cells["job"])
@@ -138,7 +134,7 @@ def completed(
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
             raise ValueError(f"{row.place}: {several}; give each {each}")
         with_runs += [(row, run) for run in runs]
-    doubts = [*_untold(samples, like, lost, used), *_doubts(samples.take(used), with_runs)]
+    doubts = _doubts(samples.take(used), with_runs)
     notes = tuple(dict.fromkeys([*_notes(missing, idle, samples.take(~used), table), *doubts]))
     notes += _models(samples.take(used), gpu_type)
     if not with_runs:
@@ -149,27 +145,17 @@ def completed(
     return LoggedJobs(completed_rows, tuple(run for _, run in with_runs), notes)
 
 
-def _untold(samples: Samples, like: BoolArray, lost: BoolArray, used: BoolArray) -> Iterator[str]:
-    """Yield what is assumed of samples that tell neither watts nor utilisation: some are `like` others."""
-    told = "tell neither watts nor utilisation"
-    for mask, verb, remark in (
-        (
-            like,
-            "assumed",
-            f"{told}: their GPUs do what they did before, or else after them, or idle with others",
-        ),
-        (lost, "left out", f"{told}, nor does another one of their GPUs"),
-    ):
-        if mask.any():
-            jobs = listed(_names(samples.take(mask)), most=MOST_NAMED)
-            yield f"{verb}: {mask.sum():,} of {used.sum():,} samples, of {jobs}, {remark}"
-
-
 def _doubts(used: Samples, with_runs: Sequence[tuple[Row, LoggedRun]]) -> Iterator[str]:
     """Yield what is assumed of samples and runs, and where watts or numbers of GPUs cannot be right."""
     if names := np.unique(used.job[used.jobs > 1]).tolist():
         told = "the watts of a GPU that several jobs use at a time are divided evenly among them"
         yield f"assumed: {told}, as for {listed(names)}"
+    if (untold := used.untold).any():
+        told = f"{untold.sum():,} of {len(used):,} samples, of {listed(_names(used.take(untold)))}"
+        goes_on = (
+            "go on as before, or as after; they idle with others, and without any other they do not count"
+        )
+        yield f"assumed: {told}, tell neither watts nor utilisation: their GPUs {goes_on}"
     for _, run in with_runs:
         job, of = echo(run.job), f"of {run.samples:,} samples of {echo(run.job)}"
         if run.without_watts:
@@ -383,7 +369,9 @@ def _counted_s(samples: Samples) -> FloatArray:
     busy |= ~np.isnan(samples.duration_s)
     busy = (busy & ~samples.untold)[samples.telling()] & ~_beside_idle(samples, busy)
     counted_s = np.zeros(len(samples))
-    for of_gpu in samples.by_gpu():
+    for gpu in np.unique(samples.gpu):
+        of_gpu = np.flatnonzero(samples.gpu == gpu)
+        of_gpu = of_gpu[np.argsort(samples.time_s[of_gpu], kind="stable")]
         at_work = np.flatnonzero(busy[of_gpu])
         if len(at_work):
             of_work = of_gpu[at_work[0] : at_work[-1] + 1]
@@ -397,12 +385,11 @@ def _counted_s(samples: Samples) -> FloatArray:
 
 def _beside_idle(samples: Samples, busy: BoolArray) -> BoolArray:
     """Return the mask of untold samples before or after all known work, where a GPU is known to idle."""
-    told, time_s = ~samples.untold, samples.time_s
-    work_s, told_s = time_s[told & busy], time_s[told]
-    begin_s, end_s = work_s.min(initial=np.inf), work_s.max(initial=-np.inf)
-    before = (time_s < begin_s) & (told_s.min(initial=np.inf) < begin_s)
-    after = (time_s > end_s) & (told_s.max(initial=-np.inf) > end_s)
-    return np.asarray(~told & (before | after))
+    told, idle = ~samples.untold, np.zeros(len(samples), dtype=bool)
+    for time_s in (samples.time_s, -samples.time_s):
+        worked_s, told_s = (time_s[mask].max(initial=-np.inf) for mask in (told & busy, told))
+        idle |= ~told & (time_s > worked_s) & (told_s > worked_s)
+    return idle
 
 
 def _most_at_once(samples: Samples) -> int:

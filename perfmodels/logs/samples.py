@@ -183,22 +183,18 @@ class Samples(Table):
         """Mask of samples that tell neither watts nor utilisation, nor are windows, in which a GPU works."""
         return np.isnan(self.power_w) & np.isnan(self.utilisation) & np.isnan(self.duration_s)
 
-    def by_gpu(self) -> Iterator[IntArray]:
-        """Yield the places of each GPU's samples, in the order of their times."""
-        for gpu in np.unique(self.gpu):
-            of_gpu = np.flatnonzero(self.gpu == gpu)
-            yield of_gpu[np.argsort(self.time_s[of_gpu], kind="stable")]
-
     def telling(self) -> IntArray:
         """Place of the sample that tells what each one's GPU does, shape (n,).
 
-        That is the sample itself or, where it is `untold`, the last of its GPU that is not, or else the next.
+        Of an `untold` sample it is the last of its GPU that is not, or else the next, or else itself.
         """
         found, told = np.arange(len(self)), ~self.untold
-        for of_gpu in self.by_gpu() if not told.all() else ():
-            if len(known := np.flatnonzero(told[of_gpu])):
-                last = np.searchsorted(known, np.arange(len(of_gpu)), side="right") - 1
-                found[of_gpu] = of_gpu[known[np.maximum(last, 0)]]
+        for gpu in np.unique(self.gpu[~told]):
+            of_gpu = np.flatnonzero(self.gpu == gpu)
+            of_gpu = of_gpu[np.argsort(self.time_s[of_gpu], kind="stable")]
+            if told[of_gpu].any():
+                last = np.cumsum(told[of_gpu]) - 1
+                found[of_gpu] = of_gpu[told[of_gpu]][np.maximum(last, 0)]
         return found
 
 
@@ -273,7 +269,10 @@ def table_lines(
         if len(cells) == len(names):
             yield names, line, cells
         elif text.endswith("\n") or line <= text.count("\n"):
-            odd.leave_out(line, f"{len(cells)} cells, the header has {len(names)} columns")
+            told = f"{len(cells)} cells, the header has {len(names)} columns"
+            odd.leave_out(
+                line, told + "; commas in quotes count, too: write decimals with points" * ('"' in row)
+            )
     odd.tell()
 
 
