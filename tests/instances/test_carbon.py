@@ -215,6 +215,29 @@ def test_which_column_of_several_is_taken_is_told(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_was_counts_before_a_forecast_and_the_day_ahead_before_the_day(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    cases: list[tuple[Quantity, str, str, str]] = [
+        ("carbon", "Actual Carbon Intensity (gCO2/kWh)", "Forecast Carbon Intensity (gCO2/kWh)", "g"),
+        ("money", "Day-ahead Price (EUR/MWh)", "Intraday Price (EUR/MWh)", "EUR"),
+    ]
+    for quantity, taken, other, unit in cases:
+        names, cells = (taken, other), ("300", "200")
+        header, row = (",".join(both[n] for n in order) for both in (names, cells))
+        file = written(tmp_path, f"Datetime (UTC),{header},Index\n2025-10-25T18:00Z,{row},moderate\n")
+        with pytest.warns(NoticeWarning, match=r"assumed: the column '.*' is taken, not '(For|Intraday)"):
+            assert read_carbon(file, None, quantity).per_kwh.tolist() == [300.0 if unit == "g" else 0.3]
+        assert read_carbon(file, other, quantity).per_kwh.tolist() == [200.0 if unit == "g" else 0.2]
+    bare = written(tmp_path, "datetime,forecast,actual,index\n2025-10-25T18:00Z,200,300,moderate\n")
+    with pytest.warns(NoticeWarning, match="the column 'actual' is taken, not 'forecast', 'index'"):
+        assert read_carbon(bare).per_kwh.tolist() == [300.0]
+    zones = written(tmp_path, "time,DE [g/kWh],FR [g/kWh],FR forecast [g/kWh]\n2025-10-25T18:00Z,1,2,3\n")
+    with pytest.raises(ValueError, match="no zone is named: one of the columns 'DE"):
+        read_carbon(zones)
+
+
 def test_prices_are_found_beside_a_zone_of_the_intensities(tmp_path: Path) -> None:
     header = "interval_start_utc,location,lmp [USD/MWh]"
     file = written(tmp_path, f"{header}\n2023-01-01 00:00:00,ZONE,-90\n")
