@@ -213,11 +213,6 @@ def first_arrival(path: str | Path) -> datetime | None:
     return datetime.fromtimestamp(first_s, UTC).replace(tzinfo=None if form == LOCAL else UTC)
 
 
-def _known_w(watts: Numbers, cell: str) -> float | None:
-    """Return the watts of a cell; None for a number that stands for none."""
-    return None if math.isnan(watts(cell)) else bounded(cell, read=watts)
-
-
 def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[TraceJob, str]:
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
@@ -227,7 +222,9 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
         duration_s=read("duration", _duration_s, 0.0),
         gpus=read("gpus", partial(count_in, most=MOST_GPUS), 0),
         gpu_type=read.optional("gpu_type", text_in),
-        power_w=read.optional(column, partial(_known_w, watts)),
+        power_w=read.optional(
+            column, lambda cell: None if math.isnan(watts(cell)) else bounded(cell, read=watts)
+        ),
         waited_s=read.optional("wait", _duration_s),
         user=read.optional("user", text_in) or "",
         account=read.optional("account", text_in) or "",

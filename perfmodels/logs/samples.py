@@ -184,10 +184,7 @@ class Samples(Table):
         return np.isnan(self.power_w) & np.isnan(self.utilisation) & np.isnan(self.duration_s)
 
     def telling(self) -> IntArray:
-        """Place of the sample that tells what each one's GPU does, shape (n,).
-
-        Of an `untold` sample it is the last of its GPU that is not, or else the next, or else itself.
-        """
+        """Place of the last sample of each one's GPU that is not `untold`, or else of the next, or its own."""
         found, told = np.arange(len(self)), ~self.untold
         for gpu in np.unique(self.gpu[~told]):
             of_gpu = np.flatnonzero(self.gpu == gpu)
