@@ -184,7 +184,7 @@ class Samples(Table):
         return np.isnan(self.power_w) & np.isnan(self.utilisation) & np.isnan(self.duration_s)
 
     def telling(self) -> IntArray:
-        """Place of the last sample of each one's GPU that is not `untold`, or else of the next, or its own."""
+        """Place of the last sample of each one's GPU that is not `untold`, else of the next, else its own."""
         found, told = np.arange(len(self)), ~self.untold
         for gpu in np.unique(self.gpu[~told]):
             of_gpu = np.flatnonzero(self.gpu == gpu)
