@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, Self
@@ -21,14 +22,15 @@ from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, model_va
 from wattsched.instances.errors import InputError, NoticeWarning, refuse, shown, validated
 from wattsched.instances.io import read_json
 from wattsched.reading.inputs import meant
-from wattsched.reading.tables import LARGEST, Row, rows_of
+from wattsched.reading.tables import LARGEST, Row, bounded, rows_of, text_in
+from wattsched.reading.units import Numbers, watts_column
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import Name, NonNegative, Positive, Strict
 
 FORMAT: Literal["wattsched-signal/1"] = "wattsched-signal/1"
 MOST_LIMITS = 10_000
 COLUMNS = ("from", "to", "power_w")
-OPTIONAL = ("notice_s", "worth_per_kwh", "domain")
+OPTIONAL, TEXTS = ("notice_s", "worth_per_kwh", "domain"), ("from", "to", "domain")
 MOST_STEPS = 10_000
 """Steps that a ramp becomes at most."""
 
@@ -294,16 +296,26 @@ def read_signal(path: str | Path) -> Signal:
     if not source.removesuffix(".gz").endswith(".csv"):
         return validated(Signal, read_json(path), source)
     try:
-        limits = [_row(row) for row in rows_of(path, COLUMNS[:1], (*COLUMNS[1:], *OPTIONAL))]
+        limits = [*_limits(rows_of(path, COLUMNS[:1], (*COLUMNS[1:], *OPTIONAL)), source)]
     except ValueError as error:
         raise InputError([str(error).removeprefix(source).lstrip(",: ")], source) from None
     return validated(Signal, {"limits": limits}, source)
 
 
-def _row(row: Row) -> dict[str, Any]:
-    """Fields of a limit in a row of a CSV file; an empty cell is none."""
-    if strange := [name for name in row.cells if name not in (*COLUMNS, *OPTIONAL)]:
-        raise row.fault(strange[0], f"is not read; read are {', '.join((*COLUMNS, *OPTIONAL))}")
-    names = [name for name, text in row.cells.items() if text.strip()]
-    texts = ("from", "to", "domain")
-    return {name: row.text(name) if name in texts else row.number(name, -LARGEST) for name in names}
+def _limits(rows: Iterator[Row], source: str) -> Iterator[dict[str, Any]]:
+    """Yield the fields of the limit in each row of a CSV file; an empty cell is none."""
+    found: tuple[str, Numbers] | None = None
+    for row in rows:
+        power, watts = found = found or watts_column(row.cells, row.place)
+        if strange := [name for name in row.cells if name not in (*COLUMNS[:2], power, *OPTIONAL)]:
+            raise row.fault(strange[0], f"is not read; read are {', '.join((*COLUMNS, *OPTIONAL))}")
+        if row.forms == {} and watts.stated and watts("1") > 1 and "," in row.cells[power]:
+            row.forms[power] = None, ","  # Of kilowatts three decimals are watts, and no thousands.
+            told = f"column '{power}': assumed: decimals follow a comma, as semicolons separate cells"
+            warnings.warn(f"{source}, {told}", NoticeWarning, stacklevel=4)
+        names = [name for name, text in row.cells.items() if text.strip()]
+        readers = dict.fromkeys(TEXTS, text_in) | {power: partial(bounded, least=-LARGEST, read=watts)}
+        limit = {name: row.read(name, readers.get(name, partial(bounded, least=-LARGEST))) for name in names}
+        yield {"power_w" if name == power else name: value for name, value in limit.items()}
+    if found:
+        found[1].tell(f"{source}, column '{found[0]}'")

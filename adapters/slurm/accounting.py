@@ -12,11 +12,11 @@ from pydantic import AliasPath
 
 from wattsched.adapters.parts import Part, listing
 from wattsched.adapters.slurm.accounted import Accounted, Step, measured, with_cuts
-from wattsched.adapters.slurm.documents import UNKNOWN, AccountedRow, document_in, names_in
+from wattsched.adapters.slurm.documents import AccountedRow, document_in, names_in
 from wattsched.instances.errors import MOST_FAULTS, InputError
 from wattsched.instances.gpu_parts import as_one_type, has_parts
 from wattsched.reading.clocks import LOCAL, ZONED, clock_s, fitting, moment_s, moments_s
-from wattsched.reading.inputs import echo, listed
+from wattsched.reading.inputs import UNKNOWN, echo, listed
 from wattsched.reading.tables import Cells, Row, bounded, count_in, text_in
 
 FIELDS = (

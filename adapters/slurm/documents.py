@@ -16,11 +16,8 @@ from pydantic import BeforeValidator, model_validator
 
 from wattsched.adapters.parts import Part, at, listing
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.reading.inputs import echo
+from wattsched.reading.inputs import UNKNOWN, echo
 from wattsched.topology.exchange import expand
-
-UNKNOWN = frozenset([2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1, 2**64])
-"""Slurm's NO_VAL and INFINITE of 32 and 64 bits, and as a double: numbers that are not set, or no limit."""
 
 
 def _number(value: Any) -> Any:

@@ -47,6 +47,12 @@ NO_ROOM = "does not fit into memory"
 _TOO_DEEP = "is nested too deeply to be a document"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
+UNKNOWN = frozenset(
+    [2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1, 2**64, 2**63]
+    + [blank + why for blank in (2**31 - 16, 2**47, 2**63 - 16) for why in range(4)]
+)
+"""Numbers that stand for none: Slurm's NO_VAL and INFINITE of 32 and 64 bits, and DCGM's blanks of integers
+and doubles (blank, not found, not supported, not permitted); also as doubles."""
 _YAML = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:---\s|%YAML|(?:- )?[A-Za-z_]\w*:(?:\s|\Z))")
 
 _CHUNK = 1 << 20

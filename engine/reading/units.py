@@ -6,12 +6,14 @@ million, and ``mw`` is refused, as it may be either. After "per" an ``m`` is a m
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from wattsched.reading.inputs import NoticeWarning, echo, number_in
+from wattsched.reading.inputs import UNKNOWN, NoticeWarning, echo, number_in
 
 Quantity = Literal["power", "energy", "carbon", "money", "time", "frequency"]
 
@@ -114,7 +116,7 @@ def _plain(text: str) -> str:
 
 
 class Numbers:
-    """Reader of the numbers of a column, which converts them into our unit.
+    """Reader of the numbers of a column, which converts them into our unit; `UNKNOWN` watts are nan.
 
     `stated` is True if the header or a value stated one, `_bare` once a value had none, and `currency` is
     that of money, or empty. A header with an unknown unit is a ValueError that names place and column.
@@ -135,6 +137,8 @@ class Numbers:
         """Read a number with or without its unit; anything else, and another unit, is a ValueError."""
         told, header = text.strip(), self._header
         value = re.match(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?=\D|$)", told)
+        if self.quantity == "power" and value and float(value[0]) in UNKNOWN:
+            return math.nan
         if value is None or value[0] == told:
             self._bare = True
             if header is None and self.stated:
@@ -172,6 +176,12 @@ class Numbers:
 
     def _refused(self, unit: str) -> ValueError:
         return ValueError(f"the unit {echo(unit)} is not known; read are {KNOWN[self.quantity]}")
+
+
+def watts_column(names: Iterable[str], place: str) -> tuple[str, Numbers]:
+    """Return the column of watts among those of a table, ``watts`` for none, and what reads it."""
+    column = next((name for name in names if name and without_unit(name, "power") in ("", "power")), "watts")
+    return column, Numbers(column, "power", place)
 
 
 def _unknown(name: str) -> str | None:

@@ -184,7 +184,7 @@ def read_carbon(
     if repeated:
         told = f"not used: {repeated:,} rows that are the same as earlier ones"
         warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
-    cell = first.cells[time_column]
+    cell = _year_first(first.cells[time_column], time_column)
     if moment_s(cell)[1] == SECONDS and is_since_1970(number_in(cell) / MS_PER_S):
         warnings.warn(f"{path}: assumed: times are milliseconds since 1970", NoticeWarning, stacklevel=2)
     if time_column == "point_time" and not read.stated:
@@ -196,6 +196,9 @@ def read_carbon(
         told = f"the times of '{time_column}' are the ends of steps of {np.median(step_s):g} s"
         told += f", in {clock}" if clock else ""
         warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=2)
+    if time_column.lower() == "datum von":
+        told = f"assumed: the times of '{time_column}' are of {clock}, as SMARD's are"
+        warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
     if usual:
         told = f"assumed: in {usual}, as {value_column} is published"
         warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
@@ -307,12 +310,21 @@ def _points(path: str | Path) -> Iterator[Row]:
 
 def _seconds(clock: tzinfo | None, column: str, after_s: float, text: str) -> tuple[float, bool]:
     """Seconds since 1970 of a text, and True if it or `clock` tells their zone; of two readings the next."""
-    time_s, zoned = _utc_s(text_in(text))
+    time_s, zoned = _utc_s(_year_first(text_in(text), column))
     if not (zoned or clock) and (vague := re.search(_VAGUE, column.replace("_", " "), re.I)):
         told = "is no zone that is read; write (Europe/Berlin), (UTC+01:00) or the like"
         raise ValueError(f"{echo(vague[0])} {told}")
     both_s = moments_s(time_s, clock) if clock and not zoned else [time_s]
     return next((one_s for one_s in both_s if one_s > after_s), both_s[-1]), zoned or clock is not None
+
+
+def _year_first(text: str, column: str) -> str:
+    """Return a time as ISO 8601 from columns of ENTSO-E and SMARD: the day comes first, and begin and end."""
+    begin = r"(\d\d)[./](\d\d)[./](\d{4}) ([\d:]+)(?: \((CES?T|UTC)\))?(?: - .*)?"
+    if not re.match("mtu|datum von", column, re.I) or not (found := re.fullmatch(begin, text.strip())):
+        return text
+    day, month, year, clock, zone = found.groups()
+    return f"{year}-{month}-{day} {clock}{ {'CET': '+01:00', 'CEST': '+02:00', 'UTC': 'Z'}.get(zone, '') }"
 
 
 def shown(seconds: float) -> str:

@@ -20,10 +20,14 @@ from wattsched.reading.units import Quantity, unit_in
 TIME_COLUMNS = (
     *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
     *("interval_start", "settlementdate", "datetime", "timestamp", "point_time", "time", "date", "utc"),
+    *("hourutc", "mtu (utc)", "mtu (cet/cest)", "datum von"),
 )
 ZONE_COLUMNS = ("tz", "timezone", "time_zone", "time zone", "utc_offset", "utc offset")
 USUAL_UNITS: dict[tuple[str, Quantity], str] = {("moer", "carbon"): "lb/MWh", ("rrp", "money"): "AUD/MWh"}
-"""Units of WattTime's column and of that of the Australian market (AEMO), which do not state them."""
+USUAL_UNITS |= {("spotpriceeur", "money"): "EUR/MWh", ("spotpricedkk", "money"): "DKK/MWh"}
+"""Units of columns that do not state them: of WattTime, the Australian (AEMO) and the Danish market."""
+_SECOND = "forecast|predict|prognos|intraday"
+"""Parts of names of columns that are taken only if asked for, beside one of what was, or of the day ahead."""
 INTENSITY_COLUMNS = (
     *("avg_ci_g_per_kwh", "avg_ci", "ci_lca_g_per_kwh", "carbon intensity gco₂eq/kwh (life cycle)"),
     *("carbon intensity gco₂eq/kwh (lca)", "carbon_intensity_g_per_kwh", "carbon_intensity_avg"),
@@ -78,15 +82,17 @@ def clock_of(column: str) -> tuple[tzinfo | None, bool]:
     """Time zone of a column, None if untold, as in ``(UTC+1)``; and True if its times are ends.
 
     ``UTC time`` of EIA's hourly files and ``SETTLEMENTDATE`` of the Australian market, which has no summer
-    time, are ends.
+    time, are ends. ``CET/CEST`` of ENTSO-E and ``Datum von`` of SMARD are Central European time.
     """
     name = column.lower().replace("_", " ")
     if name == "settlementdate":
         return timezone(timedelta(hours=10)), True
-    zone = re.search(r"\b(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
+    zone = re.search(r"(?:\b|hour)(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
     sign, hours, minutes = zone.groups(default="0") if zone else "000"
     ahead = (-1 if sign == "-" else 1) * timedelta(hours=int(hours), minutes=int(minutes))
     clock: tzinfo | None = timezone(ahead) if zone else None
+    if re.search(r"\bcet/cest\b|^datum von$", name):
+        clock = ZoneInfo("Europe/Berlin")
     for named in re.findall(r"[A-Z]\w+(?:/[A-Z][\w+-]*)+", column):
         with suppress(KeyError, OSError, ValueError):  # as for Date/Time
             clock = ZoneInfo(named)
@@ -119,13 +125,14 @@ def _value_column(
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
     lowered = {name.lower(): name for name in reversed(others)}
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered and quantity == "carbon"]
-    if found := [asked] if asked is not None else usual or (others if len(others) == 1 else []):
-        rest = [name for name in stating if name != found[0]]
+    first = [one for one in stating if len(stating) == 1 or not re.search(_SECOND, one, re.I)]
+    actual = [one for one in others if re.search(r"\bactual\b", one, re.I)]
+    alone = next((some for some in (others, first, actual) if len(some) == 1), [])
+    if found := [asked] if asked is not None else usual or alone:
+        rest = [name for name in (others if found == actual else stating) if name != found[0]]
         if asked is None and rest:
             told = f"the column {echo(found[0])} is taken, not {listed(rest, most=MOST)}"
             warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=3)
         return found[0]
-    if len(stating) == 1:
-        return stating[0]
     told = f"no zone is named: one of the columns {listed(others, most=MOST)}; give it as `zone`"
     raise ValueError(f"{path}, line 1: {told}")

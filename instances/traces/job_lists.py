@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,8 +28,8 @@ from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.clocks import LOCAL, SECONDS, clock_s, is_since_1970, moment_s
 from wattsched.reading.inputs import echo, listed, number_in, printable
-from wattsched.reading.tables import Cells, Row, bounded, comments_of, count_in, rows_of, text_in
-from wattsched.reading.units import Numbers, without_unit
+from wattsched.reading.tables import Cells, bounded, comments_of, count_in, rows_of, text_in
+from wattsched.reading.units import Numbers, watts_column
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import MOST_GPUS
 from wattsched.topology.fields import shortened
@@ -178,7 +179,7 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     watts: tuple[str, Numbers] | None = None
     for row in rows_of(path, COLUMNS, OPTIONAL):
         read, columns = Cells(row, faults), row.cells
-        watts = watts or _watts(row)
+        watts = watts or watts_column(row.cells, row.place)
         job, form = _job(read, known, *watts)
         if job.name and job.name in jobs:
             read.fault("job", f"the job {echo(job.name)} occurs twice")
@@ -204,14 +205,6 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
 
 
-def _watts(row: Row) -> tuple[str, Numbers]:
-    """Return the column of watts, if there is one, and what reads it."""
-    column = next(
-        (name for name in row.cells if name and without_unit(name, "power") in ("", "power")), "watts"
-    )
-    return column, Numbers(column, "power", row.place)
-
-
 def first_arrival(path: str | Path) -> datetime | None:
     """Time of the first arrival of a list, in UTC or without a zone; None on a clock of its own."""
     first_s, form = min(moment_s(row.text("arrival")) for row in rows_of(path, COLUMNS, OPTIONAL))
@@ -229,7 +222,9 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
         duration_s=read("duration", _duration_s, 0.0),
         gpus=read("gpus", partial(count_in, most=MOST_GPUS), 0),
         gpu_type=read.optional("gpu_type", text_in),
-        power_w=read.optional(column, partial(bounded, read=watts)),
+        power_w=read.optional(
+            column, lambda cell: None if math.isnan(watts(cell)) else bounded(cell, read=watts)
+        ),
         waited_s=read.optional("wait", _duration_s),
         user=read.optional("user", text_in) or "",
         account=read.optional("account", text_in) or "",

@@ -14,7 +14,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 
@@ -150,6 +150,12 @@ def _doubts(used: Samples, with_runs: Sequence[tuple[Row, LoggedRun]]) -> Iterat
     if names := np.unique(used.job[used.jobs > 1]).tolist():
         told = "the watts of a GPU that several jobs use at a time are divided evenly among them"
         yield f"assumed: {told}, as for {listed(names)}"
+    if (untold := used.untold).any():
+        told = f"{untold.sum():,} of {len(used):,} samples, of {listed(_names(used.take(untold)))}"
+        goes_on = (
+            "go on as before, or as after; they idle with others, and without any other they do not count"
+        )
+        yield f"assumed: {told}, tell neither watts nor utilisation: their GPUs {goes_on}"
     for _, run in with_runs:
         job, of = echo(run.job), f"of {run.samples:,} samples of {echo(run.job)}"
         if run.without_watts:
@@ -278,6 +284,8 @@ def _runs(row: Row, samples: Samples, fresh: FloatArray) -> list[LoggedRun]:
 
     `fresh` is the part of each sample that is in no earlier row or window.
     """
+    limit_w, told_w = samples.power_limit_w, samples.power_limit_w[samples.telling()]
+    samples = replace(samples, power_limit_w=np.where(np.isnan(limit_w), told_w, limit_w))
     limits = np.unique(samples.power_limit_w)
     masks = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
     runs = [_summarise_run(row, samples.take(mask), fresh[mask]) for mask in masks]
@@ -359,6 +367,7 @@ def _counted_s(samples: Samples) -> FloatArray:
         drawing[:] = unknown.all() or busy[~unknown].mean() > 0.5
     busy = np.where(unknown, drawing, busy)
     busy |= ~np.isnan(samples.duration_s)
+    busy = (busy & ~samples.untold)[samples.telling()] & ~_beside_idle(samples, busy)
     counted_s = np.zeros(len(samples))
     for gpu in np.unique(samples.gpu):
         of_gpu = np.flatnonzero(samples.gpu == gpu)
@@ -372,6 +381,15 @@ def _counted_s(samples: Samples) -> FloatArray:
             after_warm_up_s = np.cumsum(held_s) - held_s.sum() / WARM_UP
             counted_s[of_work] = np.clip(after_warm_up_s, 0.0, held_s) * np.nan_to_num(window_s, nan=1.0)
     return counted_s
+
+
+def _beside_idle(samples: Samples, busy: BoolArray) -> BoolArray:
+    """Return the mask of untold samples before or after all known work, where a GPU is known to idle."""
+    told, idle = ~samples.untold, np.zeros(len(samples), dtype=bool)
+    for time_s in (samples.time_s, -samples.time_s):
+        worked_s, told_s = (time_s[mask].max(initial=-np.inf) for mask in (told & busy, told))
+        idle |= ~told & (time_s > worked_s) & (told_s > worked_s)
+    return idle
 
 
 def _most_at_once(samples: Samples) -> int:

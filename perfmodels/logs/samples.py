@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from wattsched.reading.clocks import LOCAL, TWICE, in_order_s, moment_s, moments_s
 from wattsched.reading.inputs import (
     ROWS_PER_MB,
+    UNKNOWN,
     NoticeWarning,
     TooLargeError,
     echo,
@@ -26,7 +27,7 @@ from wattsched.reading.inputs import (
     most_mb,
     number_in,
 )
-from wattsched.topology.arrays import FloatArray, Table
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Table
 
 Texts = NDArray[np.object_]
 """Array of few different texts, each of which is stored once."""
@@ -108,15 +109,13 @@ class Samples(Table):
 
     @classmethod
     def of(cls, path: str | Path, read: Iterable[Sample], time_zone: tzinfo | None = None) -> Samples:
-        """Collect the samples of a file that tell watts or utilisation; no watts at all are a ValueError.
+        """Collect the samples of a file; a ValueError if none tells watts.
 
         GPUs of different files are different ones, unless they are named by their UUIDs.
         """
         jobs, gpus, models = list[str](), list[str](), list[str]()
         numbers, most = array("d"), ROWS_PER_MB * most_mb()
         for sample in read:
-            if math.isnan(sample.power_w) and math.isnan(sample.utilisation):
-                continue
             if len(jobs) == most:
                 raise TooLargeError(f"{path} has more than {most:,} samples")
             jobs.append(intern(sample.job))
@@ -178,6 +177,22 @@ class Samples(Table):
 
     def __len__(self) -> int:
         return len(self.job)
+
+    @property
+    def untold(self) -> BoolArray:
+        """Mask of samples that tell neither watts nor utilisation, nor are windows, in which a GPU works."""
+        return np.isnan(self.power_w) & np.isnan(self.utilisation) & np.isnan(self.duration_s)
+
+    def telling(self) -> IntArray:
+        """Place of the last sample of each one's GPU that is not `untold`, else of the next, else its own."""
+        found, told = np.arange(len(self)), ~self.untold
+        for gpu in np.unique(self.gpu[~told]):
+            of_gpu = np.flatnonzero(self.gpu == gpu)
+            of_gpu = of_gpu[np.argsort(self.time_s[of_gpu], kind="stable")]
+            if told[of_gpu].any():
+                last = np.cumsum(told[of_gpu]) - 1
+                found[of_gpu] = of_gpu[told[of_gpu]][np.maximum(last, 0)]
+        return found
 
 
 def _turns(power_w: FloatArray) -> int:
@@ -251,7 +266,10 @@ def table_lines(
         if len(cells) == len(names):
             yield names, line, cells
         elif text.endswith("\n") or line <= text.count("\n"):
-            odd.leave_out(line, f"{len(cells)} cells, the header has {len(names)} columns")
+            told = f"{len(cells)} cells, the header has {len(names)} columns"
+            odd.leave_out(
+                line, told + "; commas in quotes count, too: write decimals with points" * ('"' in row)
+            )
     odd.tell()
 
 
@@ -267,6 +285,8 @@ def reading(text: str, most: float, unit: str = "", read: Callable[[str], float]
     if read is None and found.strip() not in ("", unit):
         raise ValueError(f"{echo(told)} is not {f'in {unit}' if unit else 'a number'}")
     number = number_in(value) if read is None else read(told)
+    if math.isnan(number) or number in UNKNOWN:
+        return math.nan
     if not 0 <= number <= most:
         raise ValueError(f"{echo(told, quote='')} must be between 0 and {most:,.0f}")
     return number

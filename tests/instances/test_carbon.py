@@ -215,6 +215,52 @@ def test_which_column_of_several_is_taken_is_told(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_was_counts_before_a_forecast_and_the_day_ahead_before_the_day(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    cases: list[tuple[Quantity, str, str, str]] = [
+        ("carbon", "Actual Carbon Intensity (gCO2/kWh)", "Forecast Carbon Intensity (gCO2/kWh)", "g"),
+        ("money", "Day-ahead Price (EUR/MWh)", "Intraday Price (EUR/MWh)", "EUR"),
+    ]
+    for quantity, taken, other, unit in cases:
+        names, cells = (taken, other), ("300", "200")
+        header, row = (",".join(both[n] for n in order) for both in (names, cells))
+        file = written(tmp_path, f"Datetime (UTC),{header},Index\n2025-10-25T18:00Z,{row},moderate\n")
+        with pytest.warns(NoticeWarning, match=r"assumed: the column '.*' is taken, not '(For|Intraday)"):
+            assert read_carbon(file, None, quantity).per_kwh.tolist() == [300.0 if unit == "g" else 0.3]
+        assert read_carbon(file, other, quantity).per_kwh.tolist() == [200.0 if unit == "g" else 0.2]
+    bare = written(tmp_path, "datetime,forecast,actual,index\n2025-10-25T18:00Z,200,300,moderate\n")
+    with pytest.warns(NoticeWarning, match="the column 'actual' is taken, not 'forecast', 'index'"):
+        assert read_carbon(bare).per_kwh.tolist() == [300.0]
+    zones = written(tmp_path, "time,DE [g/kWh],FR [g/kWh],FR forecast [g/kWh]\n2025-10-25T18:00Z,1,2,3\n")
+    with pytest.raises(ValueError, match="no zone is named: one of the columns 'DE"):
+        read_carbon(zones)
+
+
+def test_files_of_european_markets_are_read_through_the_night_in_which_clocks_go_back(tmp_path: Path) -> None:
+    begin = utc_time("2025-10-25T22:00Z")
+    hours = [
+        datetime.fromtimestamp(begin.timestamp() + 3600 * n, ZoneInfo("Europe/Berlin")) for n in range(5)
+    ]
+    entsoe = ["26/10/2025 00:00:00", "26/10/2025 01:00:00 (CEST)", "26/10/2025 02:00:00 (CEST)"]
+    entsoe += ["26/10/2025 02:00:00 (CET)", "26/10/2025 03:00:00 (CET)"]
+    times = {
+        "Datum von": [f"{hour:%d.%m.%Y %H:%M}" for hour in hours],
+        "MTU (CET/CEST)": [f"{time} - 26/10/2025 04:00:00" for time in entsoe],
+        "MTU (UTC)": [f"{hour.astimezone(UTC):%d/%m/%Y %H:%M}:00" for hour in hours],
+        "HourUTC": [f"{hour.astimezone(UTC):%Y-%m-%d %H:%M}" for hour in hours],
+    }
+    for column, cells in times.items():
+        value = "SpotPriceEUR" if column == "HourUTC" else "Preis [€/MWh]"
+        rows = "".join(f"{cell};{n},50\n" for n, cell in enumerate(cells))
+        found = read_carbon(written(tmp_path, f"{column};{value}\n{rows}"), None, "money")
+        assert found.slots(begin, 5, 3600.0) == pytest.approx([(n + 0.5) / 1000 for n in range(5)])
+        assert (found.currency, found.zoned) == ("EUR", True)
+    with pytest.raises(ValueError, match=r"column 'time': '25.10.2025 02:00' is neither"):
+        read_carbon(written(tmp_path, "time,EUR/MWh\n25.10.2025 02:00,1\n"), None, "money")
+
+
 def test_prices_are_found_beside_a_zone_of_the_intensities(tmp_path: Path) -> None:
     header = "interval_start_utc,location,lmp [USD/MWh]"
     file = written(tmp_path, f"{header}\n2023-01-01 00:00:00,ZONE,-90\n")
@@ -523,7 +569,7 @@ def test_a_header_names_the_time_zone_of_its_clock(tmp_path: Path) -> None:
         read_carbon(spring)
 
 
-@pytest.mark.parametrize("name", ["Time (CET)", "MTU (CET/CEST)", "Datetime_local", "time [EST]", "Date ET"])
+@pytest.mark.parametrize("name", ["Time (CET)", "MTU (CET)", "Datetime_local", "time [EST]", "Date ET"])
 def test_clocks_that_headers_leave_open_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(
         ValueError, match=r"line 2, column '.*is no zone that is read; write \(Europe/Berlin\)"

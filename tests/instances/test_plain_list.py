@@ -235,6 +235,13 @@ def test_columns_that_are_missing_are_told_together_with_those_that_are_known(pa
     )
 
 
+@pytest.mark.parametrize("number", [2**31 - 16, 2**32 - 2, 2**47, "9.223372036854776e+18", ""])
+def test_watts_that_stand_for_none_are_unknown(tmp_path: Path, number: int | str) -> None:
+    file = tmp_path / "jobs.csv"
+    file.write_text(f"job,arrival,duration,gpus,watts\na,0,9,1,{number}\nb,0,9,1,2147483600\n")
+    assert [job.power_w for job in read_plain(file, {})] == [None, 2147483600.0]
+
+
 @pytest.mark.filterwarnings("default::wattsched.instances.errors.NoticeWarning")
 def test_what_is_assumed_and_not_used_is_said(path: Path) -> None:
     path.write_text(

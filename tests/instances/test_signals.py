@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.instances.errors import InputError
+from wattsched.instances.errors import InputError, NoticeWarning
 from wattsched.instances.signals import Signal, read_signal
 
 BEGIN_S = datetime(2026, 7, 1, 15, tzinfo=UTC).timestamp()
@@ -120,6 +121,21 @@ def test_a_table_says_the_same_as_a_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "factor"), [("power_w", 1.0), ("power_kw", 1e3), ("power (MW)", 1e6), ("Power [kW]", 1e3)]
+)
+def test_limits_of_a_table_have_the_unit_of_its_header(tmp_path: Path, name: str, factor: float) -> None:
+    table = tmp_path / "july.csv"
+    for separator, mark in ((",", "."), (";", ".")) + (((";", ","),) if factor > 1 else ()):
+        cells = ("2.4", "1.855") if mark == "." else ("2,400", "1,855")
+        rows = f"{at(0)}{separator}{cells[0]}\n{at(60)}{separator}{cells[1]}\n"
+        table.write_text(f"from{separator}{name}\n{rows}")
+        told = pytest.warns(NoticeWarning, match="decimals follow a comma") if mark == "," else nullcontext()
+        with told:
+            found_w = [one.power_w for one in read_signal(table).limits]
+        assert found_w == pytest.approx([2.4 * factor, 1.855 * factor])
+
+
+@pytest.mark.parametrize(
     ("limit", "words"),
     [
         ({"from": "2026-07-01T15:00:00", "power_w": 1.0}, "from: must have a zone"),
@@ -143,7 +159,13 @@ def test_what_is_wrong_is_named(tmp_path: Path, limit: dict[str, Any], words: st
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("from,to,power_kw\n2026-07-01T15:00Z,,70\n", "column 'power_kw': is not read"),
+        ("from,power_w,power_kw\n2026-07-01T15:00Z,,70\n", "column 'power_kw': is not read"),
+        ("from,power_kw\n2026-07-01T15:00Z,70 MW\n", "column 'power_kw': '70 MW' is in MW, the header"),
+        ("from;to\n2026-07-01T15:00Z;\n", "needs either 'power_w' or 'share'"),
+        ("from,power_kva\n2026-07-01T15:00Z,70\n", "column 'power_kva': is not read"),
+        ("from;power_w\n2026-07-01T15:00Z;2,400\n", "'2,400' may be thousands"),
+        ("from;power_kw\n2026-07-01T15:00Z;2.400\n", "'2.400' may be thousands"),
+        ("from,power_w\n2026-07-01T15:00Z,2147483632\n", "must be a finite number, got 2147483632"),
         ("from,power_w,ramp_w_per_s\n2026-07-01T15:00Z,70,\n", "column 'ramp_w_per_s': is not read"),
         ("", "^[^:]*signal.csv: is empty$"),
         (

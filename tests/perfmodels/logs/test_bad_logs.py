@@ -29,6 +29,10 @@ BAD = {
     "no number": (SMI.replace("55.00 W", "much", 1), "'much' is not a number"),
     "no time": (SMI.replace("2026/", "20x6/", 1), "column 'timestamp': '20x6/09/21"),
     "short row": (SMI.replace(", 0, NVIDIA", ", NVIDIA", 2), "line 2: 6 cells, the header has 7 columns"),
+    "quoted commas": (
+        SMI.replace("55.00 W", '"55,00 W"', 2),
+        "line 2: 8 cells, .*: write decimals with points",
+    ),
     "dmon without watts": (dmon(R).replace("POWER", "TMPTR"), r"no column POWER \(-e 155\), found 'TMPTR'"),
     "dmon cut": (dmon(R).replace("GPU 0     55.000", "GPU 0     ", 2), "line 3: 3 values of the 4 columns"),
     "broken series": (

@@ -1,6 +1,7 @@
 """Watts, clocks and limits of jobs come back from logs of every kind, which are written and read again."""
 
 import json
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -241,3 +242,33 @@ def test_a_unit_of_dcgm_is_that_of_the_column_above_it(tmp_path, indent, unit, f
     lines = dmon(reads).replace("ID        W ", f"ID        {unit}").splitlines(keepends=True)
     m, _ = logged(tmp_path, "".join(indent + line for line in lines), ROWS.format("", ""))
     assert m.power_w == pytest.approx([20.0, 20.0])
+
+
+@pytest.mark.parametrize("form", ["nvidia-smi", "dcgmi dmon", "dcgm-exporter", "Prometheus"])
+@pytest.mark.parametrize("seconds", [slice(0, 50), slice(40, 60), slice(60, 90)])
+@pytest.mark.parametrize("blank", [2**31 - 16, 2**31 - 13, 2**32 - 2, 2**47, 2**47 + 3, 2**63 - 16, 2**64])
+def test_gpus_of_unknown_watts_and_utilisation_do_what_they_did_before(tmp_path, form, seconds, blank):
+    reads = readings(Job("17", 2, 300.0, power_limit_w=350.0))
+    lost = [read for read in reads if read.gpu][seconds]
+    told = {"power_w": blank, "utilisation": blank, "power_limit_w": blank}
+    odd = [replace(read, **told) if read in lost else read for read in reads]
+    rows = "job,batch_size,step_time_s\n17,8,1\n17,16,2\n"
+    (_, whole), (m, found) = (logged(tmp_path, FORMS[form](some), rows) for some in (reads, odd))
+    # Times tell where the other GPU idles; without them this one is busy before its first or after its last.
+    more = 0.9 * {0: 20, 40: 0, 60: 10}[seconds.start] * form.startswith("dcgm")
+    for run, of_whole in zip(found.runs, whole.runs, strict=True):
+        assert (run.gpus, run.read, run.samples) == (2, 180, of_whole.samples + more)
+        assert run.gpu_s == pytest.approx(of_whole.gpu_s, nan_ok=True)
+    assert m.power_w == pytest.approx([300.0, 300.0])
+    assert found.notes[0].startswith(f"assumed: {len(lost)} of 180 samples, of '17', tell neither watts nor")
+
+
+def test_a_gpu_of_which_nothing_is_known_is_left_out_and_said(tmp_path):
+    log = smi(readings(Job("17", 2, 300.0))).splitlines()
+    log[2::2] = [re.sub(r"[\d.]+ (W|MHz|%)", "[Unknown Error]", line) for line in log[2::2]]
+    _, found = logged(tmp_path, "\n".join([*log, ""]), "job,batch_size,step_time_s\n17,8,1\n17,16,2\n")
+    assert [run.gpus for run in found.runs] == [1, 1]
+    assert found.notes[0].startswith(
+        "assumed: 90 of 180 samples, of '17', tell neither watts nor utilisation"
+    )
+    assert found.notes[0].endswith("and without any other they do not count")

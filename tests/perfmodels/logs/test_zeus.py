@@ -97,3 +97,12 @@ def test_an_epoch_around_its_steps_counts_no_gpu_hour_again(tmp_path):
     _, found = logged(tmp_path, log, "job,batch_size,steps\nstep,64,40\nepoch,64,200\n")
     assert [run.gpu_s for run in found.runs] == pytest.approx([90, 0])
     assert found.notes == (repeated(9, "epoch"),)
+
+
+@pytest.mark.parametrize("blank", ["N/A", "", str(2**31 - 16)])
+def test_a_window_of_unknown_energy_counts_its_time(tmp_path, blank):
+    log = zeus([("step", 1.0, [100.0])] * 20).splitlines()
+    log[10] = log[10].rpartition(",")[0] + f",{blank}"
+    m, found = logged(tmp_path, "\n".join([*log, ""]), "job,local_batch,steps\nstep,8,1\nstep,9,1\n")
+    assert (found.runs[0].read, found.runs[0].gpu_s, m.power_w[0]) == (20, pytest.approx(18.0), 100.0)
+    assert "assumed: 1 of 18 samples of 'step' have unknown watts: the mean of the others" in found.notes

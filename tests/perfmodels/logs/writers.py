@@ -90,8 +90,8 @@ def dmon(reads: Iterable[Read]) -> str:
     for n, r in enumerate(reads):
         lines += [header] * (n % 15 == 0)
         lines.append(
-            f"{f'GPU {r.gpu}':<10}{r.power_w:<18.3f}{r.utilisation:<13}{r.frequency_mhz:<13}"
-            f"{r.power_limit_w:<18.3f}\n"
+            f"{f'GPU {r.gpu}':<10}{r.power_w:<17.3f} {r.utilisation:<12} {r.frequency_mhz:<12} "
+            f"{r.power_limit_w:<17.3f}\n"
         )
     return "".join(lines) + "\n\ndmon was stopped do to receiving a signal\n"
 
