@@ -25,6 +25,8 @@ from wattsched.solvers.plans import Case, Master, Optimum, Plan, Prices
 from wattsched.solvers.proof import Choices, Node, Tree
 from wattsched.topology.arrays import FloatArray, IntArray
 
+# Share of the time in which the search ends: the proof is verified in the rest.
+_SEARCHING = 0.9
 # Share of the time for the root before the first dive.
 _ROOT_SHARE = 0.25
 # Rounds of new plans after each step of a dive, and how far prices of groups may go there.
@@ -74,6 +76,7 @@ class Decomposition:
 
     def __init__(self, blocks: Blocks, search: Search, prices: FloatArray) -> None:
         self._blocks, self._search, self._master = blocks, search, Master(blocks)
+        self._timer = search.timer.share(_SEARCHING)
         self._program = program = blocks.program
         reduced = program.cost - program.matrix.T @ prices
         least = np.minimum.reduceat(reduced, program.group_start[:-1])
@@ -86,7 +89,7 @@ class Decomposition:
     def run(self) -> Tree:
         """Branch until the gap is closed or time is up; returns the proof of the bound."""
         search, root = self._search, Case(np.ones(self._program.n_columns, dtype=bool))
-        timer = search.timer.share(_ROOT_SHARE)
+        timer = self._timer.share(_ROOT_SHARE)
         started, _ = self._master.relax(root, self._prices, search.bound_asked(), timer)
         self._prices, self._tree = started, [self._leaf(started)]
         search.raise_bound(started.bound)
@@ -94,7 +97,7 @@ class Decomposition:
         self._open(0, root, started, started.bound)
         for number in count(1):
             search.raise_bound(self._bound())
-            if not self._nodes or search.timer.over() or self._bound() >= search.bound_asked():
+            if not self._nodes or self._timer.over() or self._bound() >= search.bound_asked():
                 break
             node = heapq.heappop(self._nodes)
             self._prices = node.prices
@@ -126,7 +129,7 @@ class Decomposition:
         """
         spend(nodes=1)
         search = self._search
-        found, optimum = self._master.relax(case, prices, search.bound_asked(), search.timer)
+        found, optimum = self._master.relax(case, prices, search.bound_asked(), self._timer)
         if found.bound > bound:
             bound, self._tree[number] = found.bound, self._leaf(found)
         if bound >= search.bound_asked() or optimum is None:
@@ -172,7 +175,7 @@ class Decomposition:
             for excluded in (others, columns):
                 side = keep.copy()
                 side[excluded] = False
-                found = self._master.optimum(node.case._replace(keep=side), search.timer)
+                found = self._master.optimum(node.case._replace(keep=side), self._timer)
                 gain = missing if found is None else found.cost - node.bound
                 raised *= float(np.clip(gain, _LEAST_GAIN * missing, missing))
             yield raised, columns, others
@@ -209,8 +212,8 @@ class Decomposition:
         It ends early where nothing in the case seems better than the best point, or without time.
         """
         master, search, optimum = self._master, self._search, None
-        while not search.timer.over():
-            prices, found = master.relax(case, prices, np.inf, search.timer, _ROUNDS, _AROUND)
+        while not self._timer.over():
+            prices, found = master.relax(case, prices, np.inf, self._timer, _ROUNDS, _AROUND)
             optimum = found or optimum
             if found is None or found.cost >= search.objective or not (fixed := self._to_fix(case, found)):
                 break

@@ -248,7 +248,9 @@ class _Search(Incumbent):
         return replace(super().conclude(), proof=self._proof)
 
     def finish(self) -> None:
-        """Branch, and solve what is open."""
+        """Branch, and solve what is open, unless blocks were branched on until time was up."""
+        if self._proof is not None:
+            return
         if not self.done() and (self._open_columns() > FEW_COLUMNS or core.fits(self._program)):
             rest = kernel(self._program, self._open())
             self.raise_bound(_Branching(self, rest).branch(self.bound, self.prices))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -65,3 +65,11 @@ class Tree:
 
     nodes: list[Node]
     bound: float
+
+    def cut(self, leaves: int) -> list[Node]:
+        """Nodes of the tree as it was while it had at most so many leaves; every split gave it one more."""
+        most = 2 * leaves - 1
+        return [
+            node if node.split is None or node.outside < most else replace(node, split=None)
+            for node in self.nodes[:most]
+        ]

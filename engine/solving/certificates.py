@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -140,9 +140,7 @@ class Priced:
         if found is None or model.groups is None:
             proven, nodes = by_tree(call, model, value, self.prices)
         else:
-            with call.timer.phase("prove"):
-                nodes = _nodes_of_splits(model, found)
-                proven = verified(call, nodes)
+            proven, nodes = _by_found(call, model, found)
         if not nodes or proven.bound is None:
             return None
         if not call.sign * known.bound < call.sign * proven.bound < np.inf:
@@ -312,7 +310,7 @@ def _by_splits(
         timer, most = call.timer.share(_SHARE), _ROOT
     with call.timer.phase("prove"):
         grown = tree.prove(model.listed, value, timer, prices=prices, nodes=most)
-        nodes = _nodes_of_splits(model, grown)
+        nodes = _nodes_of_splits(model, grown.nodes)
         if prices is None:  # the program's own bound is not what they prove
             return verified(call, nodes), nodes
         return Proof(bound=model.program.reported(grown.bound)), nodes
@@ -345,7 +343,7 @@ def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, 
     timer, most = _limits(call, _USUAL_WORK, model.listed)
     with call.timer.phase("prove"):
         grown = tree.prove_threshold(bottleneck, value, timer, most)
-        nodes = [] if grown is None else _nodes_of_splits(model, grown)
+        nodes = [] if grown is None else _nodes_of_splits(model, grown.nodes)
         return verified(call, nodes), nodes
 
 
@@ -355,6 +353,23 @@ def verified(call: Call, nodes: list[Node]) -> Proof:
         return Proof()
     sense = call.problem.objectives[call.instance.objective]
     return prove_tree(call.prover, [node.model_dump() for node in nodes], sense)
+
+
+def _by_found(call: Call, model: Model[Any], found: Tree) -> tuple[Proof, list[Node]]:
+    """Prove a bound by a tree that a solver has found, or by as much of it as can be verified in time."""
+    with call.timer.phase("prove"):
+        began_s = time.perf_counter()
+        nodes = _nodes_of_splits(model, found.cut(1))
+        proven = verified(call, nodes)
+        leaf_s = max(1e-6, time.perf_counter() - began_s)
+        left_s = call.timer.share(_SHARE).remaining_s()
+        leaves = len(found.nodes) // 2 + 1
+        if left_s is not None:
+            leaves = min(leaves, int(left_s / leaf_s))
+        if leaves > 1 and len(found.nodes) > 1:
+            nodes = _nodes_of_splits(model, found.cut(leaves))
+            proven = verified(call, nodes)
+        return proven, nodes
 
 
 def _counted_nodes(counts: Counts, grown: list[proofs.Node]) -> list[Node]:
@@ -374,12 +389,12 @@ def _counted_nodes(counts: Counts, grown: list[proofs.Node]) -> list[Node]:
     return nodes
 
 
-def _nodes_of_splits(model: Model[Any], grown: Tree) -> list[Node]:
+def _nodes_of_splits(model: Model[Any], grown: Sequence[proofs.Node]) -> list[Node]:
     """Nodes of a tree in the words of the instance, none where a split has none."""
     assert model.named_prices is not None
     assert model.split is not None
     nodes = []
-    for node in grown.nodes:
+    for node in grown:
         if not isinstance(node.split, Choices):
             of_groups = {}
             if node.of_groups is not None and model.groups is not None:
