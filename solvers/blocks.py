@@ -89,14 +89,14 @@ class Block:
         places, plan = np.flatnonzero(reduced < 0.0), np.zeros(0, dtype=np.int64)
         if len(places) == 0:
             return 0.0, plan
-        places = self._in_question(places, reduced, prices, -known)
+        places, ceiling = self._in_question(places, reduced, prices, -known)
         if len(places) > _MANY:
             cost, plan = self._good(places, reduced)
             known = min(known, cost)
-            places = self._in_question(places, reduced, prices, -known)
+            places, ceiling = self._in_question(places, reduced, prices, -known)
         level = np.floor(self.uses[-1, places] * _LEVELS * (1.0 - _ROUNDING))
         most, best = _Table(self, places, -reduced[places], level, _LEVELS).exactly(-known)
-        return -most, best if len(best) else plan
+        return -min(most, ceiling), best if len(best) else plan
 
     def _good(self, places: IntArray, reduced: FloatArray) -> tuple[float, IntArray]:
         """Reduced cost and places of a plan that costs little: uses of the last row are rounded up."""
@@ -105,11 +105,11 @@ class Block:
 
     def _in_question(
         self, places: IntArray, reduced: FloatArray, prices: FloatArray, known: float
-    ) -> IntArray:
-        """Of some places those that plans with a gain of `known` may take, by prices of the rows.
+    ) -> tuple[IntArray, float]:
+        """Of some places those that plans with a gain of `known` may take, and a bound on what any gains.
 
-        With these groups do not interact. They are bettered by subgradients (Polyak 1969, "Minimization of
-        unsmooth functionals").
+        Both follow from prices of the rows, at which groups do not interact, and which subgradients better
+        (Polyak 1969, "Minimization of unsmooth functionals").
         """
         gain, uses = -reduced[places], self.uses[:, places]
         begins = np.flatnonzero(np.diff(self.group[places], prepend=-1))
@@ -126,7 +126,7 @@ class Block:
                 break
             target = known + _SHARE * (lowest - known)
             at = np.maximum(0.0, at - (ceiling - target) / steep * slope)
-        return places[keep]
+        return places[keep], lowest
 
 
 class _Table:
