@@ -33,9 +33,10 @@ _ROOT_SHARE = 0.25
 _ROUNDS, _AROUND = 5, 1.0
 # Of so many nodes one is dived from.
 _DIVE_EVERY = 5
-# Plans that are taken so much are fixed, else the one that is taken most, or one of so many copies that are
-# left.
-_NEARLY, _FIXED = 0.9, 8
+# Plans that are taken so much are fixed together, and of the others one of so many that are left.
+_NEARLY, _FIXED = 0.9, 12
+# Share of the time that is left for a dive.
+_DIVE_SHARE = 0.7
 # Blocks whose plans are freed together.
 _FREED = 3
 # Splits that are compared, and the least that a side counts for, of what there is to gain.
@@ -212,29 +213,42 @@ class Decomposition:
         It ends early where nothing in the case seems better than the best point, or without time.
         """
         master, search, optimum = self._master, self._search, None
-        while not self._timer.over():
+        left_s, began_s = self._timer.remaining_s(), self._timer.elapsed_s()
+        for steps in count(1):
             prices, found = master.relax(case, prices, np.inf, self._timer, _ROUNDS, _AROUND)
             optimum = found or optimum
-            if found is None or found.cost >= search.objective or not (fixed := self._to_fix(case, found)):
+            most = 1.0 / _FIXED
+            if left_s is not None:  # as many at a time as the steps to come allow
+                step_s = (self._timer.elapsed_s() - began_s) / steps
+                most = max(most, step_s / max(1e-9, _DIVE_SHARE * left_s - steps * step_s))
+            if self._timer.over() or found is None or prices.bound >= search.objective:
+                break
+            if not (fixed := self._to_fix(case, found, min(1.0, most))):
                 break
             case = self._with_plans(case, fixed)
         if optimum is not None:
             search.offer(self._point(optimum))
 
-    def _to_fix(self, case: Case, optimum: Optimum) -> dict[int, int]:
-        """Numbers of plans that a dive fixes next, and how often; none where all are whole."""
-        free = optimum.taken.copy()
+    def _to_fix(self, case: Case, optimum: Optimum, share: float) -> dict[int, int]:
+        """Numbers of plans that a dive fixes next, and how often; none where all are whole.
+
+        Those that are nearly taken, or a share of the plans that are left, the most taken ones.
+        """
+        free, master = optimum.taken.copy(), self._master
         free[list(case.taken)] -= list(case.taken.values())
-        nearly = np.flatnonzero(free >= _NEARLY)
-        if len(nearly):
-            return {number: max(1, int(free[number] + FRACTIONAL)) for number in nearly.tolist()}
-        left = sum(block.copies for block in self._blocks.blocks) - sum(case.taken.values())
-        fixed, decided = dict[int, int](), set[int]()
-        for number in np.argsort(-free, kind="stable")[: 1 + left // _FIXED].tolist():
-            groups = set(self._master.groups_of(number).tolist())
-            if free[number] > FRACTIONAL and not groups & decided:
-                fixed[number] = 1
+        left = np.array([block.copies for block in self._blocks.blocks])
+        for number, times in case.taken.items():
+            left[master.plans[number].block] -= times
+        most, fixed, decided = 1 + int(share * left.sum()), dict[int, int](), set[int]()
+        for number in np.argsort(-free, kind="stable").tolist():
+            if free[number] <= FRACTIONAL or (free[number] < _NEARLY and len(fixed) >= most):
+                break
+            groups, of = set(master.groups_of(number).tolist()), master.plans[number].block
+            times = min(int(left[of]), max(1, int(free[number] + FRACTIONAL)))
+            if times and not groups & decided:
+                fixed[number] = times
                 decided |= groups
+                left[of] -= times
         return fixed
 
     def _with_plans(self, case: Case, plans: Mapping[int, int]) -> Case:

@@ -232,6 +232,8 @@ class _Search(Incumbent):
     def grow(self) -> None:
         """Improve the best point by blocks, or else by kernels until few columns are open."""
         if not self.done() and (blocks := Blocks.of(self._program)) is not None:
+            if self.x is None:
+                self.offer(greedy.ascend(self._program, self.prices, self.timer))
             self._proof = Decomposition(blocks, self, self.prices).run()
         first_kernel_failed = self.x is None
         if not self.done() and self._open_columns() > _MOST_COLUMNS:
