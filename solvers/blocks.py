@@ -22,14 +22,16 @@ from wattsched.formulations.program import Program
 from wattsched.solvers.rows import group_of_choice
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
-# So many rows, of the most columns, may link all blocks; no block has more of the columns than this share.
-_MOST_LINKS = 8
+# So many rows, of the most columns, may link all blocks, of which so many are in few; no block has more of
+# the columns than this share.
+_MOST_LINKS, _MORE_LINKS = 8, 2
 _LARGEST = 0.5
 # More groups than these are not decided by the whole block.
 _MOST_GROUPS = 1_000
-# Uses of the rows of whole numbers, and states, of a block whose labels are found in milliseconds.
-_MOST_USES = 20_000
-_MOST_STATES = 400
+# Uses of the rows of whole numbers, and states, of a block whose plans are found in milliseconds; and steps
+# to the end of a row, above which there are more.
+_MOST_USES = 5_000
+_MOST_STATES, _MOST_STEPS = 400, 40
 # Levels of the last row, few for a good plan, and more for bounds; what single precision may lack there.
 _FEW_LEVELS, _LEVELS = 200, 1_000
 # With more columns in question a good plan is looked for first, to rule columns out.
@@ -249,9 +251,11 @@ class Blocks:
         simple = program.n_columns == program.n_choices and program.bottleneck is None
         if not simple or not 0 < program.n_groups <= _MOST_GROUPS:
             return None
-        order = np.argsort(-np.bincount(program.matrix.indices, minlength=program.n_rows), kind="stable")
-        for links in range(min(_MOST_LINKS, program.n_rows) + 1):
-            linking = np.zeros(program.n_rows, dtype=bool)
+        entries = np.bincount(program.matrix.indices, minlength=program.n_rows)
+        used = int(np.count_nonzero(np.diff(program.matrix.indptr)))
+        order, linking = np.argsort(-entries, kind="stable"), entries > _LARGEST * used
+        first = int(np.count_nonzero(linking))
+        for links in range(first, min(first + _MORE_LINKS, _MOST_LINKS, program.n_rows) + 1):
             linking[order[:links]] = True
             if (number := _block_of(program, linking)) is not None:
                 return cls._read(program, linking, number)
@@ -331,6 +335,8 @@ def _automaton(steps: IntArray, limits: IntArray) -> IntArray | None:
     """
     moves = [(number, tuple(step)) for number, step in enumerate(steps.tolist()) if any(step)]
     empty, ends = (0,) * len(limits), limits.tolist()
+    if any(min(move) and max(ends, default=0) > _MOST_STEPS * min(move) for _, move in moves):
+        return None
     met, waiting = {empty: dict[int, tuple[int, ...]]()}, [empty]
     while waiting:
         use = waiting.pop()

@@ -25,6 +25,8 @@ from wattsched.solvers.plans import Case, Master, Optimum, Plan, Prices
 from wattsched.solvers.proof import Choices, Node, Tree
 from wattsched.topology.arrays import FloatArray, IntArray
 
+# A tree of more nodes takes long to verify.
+_MOST_NODES = 2_000
 # Share of the time in which the search ends: the proof is verified in the rest.
 _SEARCHING = 0.9
 # Share of the time for the root before the first dive.
@@ -99,6 +101,8 @@ class Decomposition:
         for number in count(1):
             search.raise_bound(self._bound())
             if not self._nodes or self._timer.over() or self._bound() >= search.bound_asked():
+                break
+            if len(self._tree) >= _MOST_NODES:
                 break
             node = heapq.heappop(self._nodes)
             self._prices = node.prices
