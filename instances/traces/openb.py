@@ -82,7 +82,7 @@ def read_nodes(path: str | Path) -> NodeTable:
 def _with_gpus(path: str | Path, columns: tuple[str, ...], most: int) -> Iterator[tuple[Row, str, int]]:
     """Rows of nodes with GPUs, their names, and how many GPUs they have, of at most so many."""
     seen, found = set(), False
-    for row in rows_of(path, columns, tell=True):
+    for row in rows_of(path, columns):
         name, gpus = row.text("sn"), row.count("gpu", most=most)
         if name in seen:
             raise row.fault("sn", f"the node '{name}' occurs twice")
@@ -102,7 +102,7 @@ def read_tasks(path: str | Path) -> TaskTable:
     """
     specs: dict[str, int] = {"": 0}
     numbers = []
-    for row in rows_of(path, TASK_COLUMNS, ("gpu_spec",), tell=True):
+    for row in rows_of(path, TASK_COLUMNS, ("gpu_spec",)):
         asked_gpus, asked_milli = _gpu_request(row)
         models = row.cells.get("gpu_spec", "").replace(" ", "").strip("|")
         spec = specs.setdefault(models if asked_gpus else "", len(specs))
