@@ -21,7 +21,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers.blocks import Blocks
 from wattsched.solvers.effort import spend
-from wattsched.solvers.plans import Case, Master, Optimum, Plan, Prices
+from wattsched.solvers.plans import Master, MasterPrices, Optimum, Plan, Subproblem
 from wattsched.solvers.proof import Choices, Node, Tree
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -69,8 +69,8 @@ class _Open:
 
     bound: float
     number: int
-    case: Case = field(compare=False)
-    prices: Prices = field(compare=False)
+    case: Subproblem = field(compare=False)
+    prices: MasterPrices = field(compare=False)
     optimum: Optimum = field(compare=False)
 
 
@@ -83,7 +83,7 @@ class Decomposition:
         self._program = program = blocks.program
         reduced = program.cost - program.matrix.T @ prices
         least = np.minimum.reduceat(reduced, program.group_start[:-1])
-        self._prices = Prices(least, prices[blocks.linking])
+        self._prices = MasterPrices(least, prices[blocks.linking])
         self._nodes, self._tree = list[_Open](), list[Node]()
         # The least bound of nodes that are not split any further.
         self._left = np.inf
@@ -91,7 +91,7 @@ class Decomposition:
 
     def run(self) -> Tree:
         """Branch until the gap is closed or time is up; returns the proof of the bound."""
-        search, root = self._search, Case(np.ones(self._program.n_columns, dtype=bool))
+        search, root = self._search, Subproblem(np.ones(self._program.n_columns, dtype=bool))
         timer = self._timer.share(_ROOT_SHARE)
         started, _ = self._master.relax(root, self._prices, search.bound_asked(), timer)
         self._prices, self._tree = started, [self._leaf(started)]
@@ -119,17 +119,17 @@ class Decomposition:
     def _bound(self) -> float:
         return min([self._left, *(node.bound for node in self._nodes[:1])])
 
-    def _leaf(self, prices: Prices) -> Node:
+    def _leaf(self, prices: MasterPrices) -> Node:
         of_rows = np.zeros(self._program.n_rows)
         of_rows[self._blocks.linking] = prices.of_rows
         return Node(of_rows, of_groups=prices.of_groups)
 
-    def _open(self, number: int, case: Case, prices: Prices, bound: float) -> None:
+    def _open(self, number: int, case: Subproblem, prices: MasterPrices, bound: float) -> None:
         """Solve a node's relaxation, and keep the node if a point there may be better than the best one.
 
         Parameters
         ----------
-        prices : Prices
+        prices : MasterPrices
             With which the node is in the tree, and which prove `bound` of its parent.
         """
         spend(nodes=1)
@@ -211,7 +211,7 @@ class Decomposition:
         found.sort(key=lambda one: -one[0])
         return [columns for _, columns in found[:_CANDIDATES]]
 
-    def _dive(self, case: Case, prices: Prices) -> None:
+    def _dive(self, case: Subproblem, prices: MasterPrices) -> None:
         """Fix plans that are nearly taken, and generate others for what is left, until all is decided.
 
         It ends early where nothing in the case seems better than the best point, or without time.
@@ -233,7 +233,7 @@ class Decomposition:
         if optimum is not None:
             search.offer(self._point(optimum))
 
-    def _to_fix(self, case: Case, optimum: Optimum, share: float) -> dict[int, int]:
+    def _to_fix(self, case: Subproblem, optimum: Optimum, share: float) -> dict[int, int]:
         """Numbers of plans that a dive fixes next, and how often; none where all are whole.
 
         Those that are nearly taken, or a share of the plans that are left, the most taken ones.
@@ -255,8 +255,8 @@ class Decomposition:
                 left[of] -= times
         return fixed
 
-    def _with_plans(self, case: Case, plans: Mapping[int, int]) -> Case:
-        """Case in which plans are taken, so often, too: nothing is left for their groups to decide."""
+    def _with_plans(self, case: Subproblem, plans: Mapping[int, int]) -> Subproblem:
+        """Subproblem in which plans are taken, so often, too: nothing is left for their groups to decide."""
         taken, decided = dict(case.taken), np.zeros(self._program.n_groups, dtype=bool)
         for number, times in plans.items():
             taken[number] = taken.get(number, 0) + times
@@ -275,7 +275,7 @@ class Decomposition:
         )
         kept = self._rng.permutation(plans)[_FREED:].tolist()
         taken = {number: kept.count(number) for number in sorted(set(kept))}
-        everything = Case(np.ones(self._program.n_columns, dtype=bool))
+        everything = Subproblem(np.ones(self._program.n_columns, dtype=bool))
         self._dive(self._with_plans(everything, taken), self._prices)
 
     def _point(self, optimum: Optimum) -> FloatArray:

@@ -47,7 +47,7 @@ _BETTER = 1e-9
 
 
 @dataclass(frozen=True)
-class Prices:
+class MasterPrices:
     """Prices of groups and linking rows, and the bound that they prove.
 
     Attributes
@@ -61,9 +61,9 @@ class Prices:
     of_rows: FloatArray
     bound: float = -np.inf
 
-    def towards(self, other: Prices, weight: float) -> Prices:
+    def towards(self, other: MasterPrices, weight: float) -> MasterPrices:
         """Prices between these and others, of which `weight` is the share."""
-        return Prices(
+        return MasterPrices(
             (1.0 - weight) * self.of_groups + weight * other.of_groups,
             (1.0 - weight) * self.of_rows + weight * other.of_rows,
         )
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
     places: IntArray
 
 
-class Case(NamedTuple):
+class Subproblem(NamedTuple):
     """Part of a program: the columns that are left, and the plans that are taken, with how often."""
 
     keep: BoolArray
@@ -90,7 +90,7 @@ class Optimum(NamedTuple):
     """
 
     cost: float
-    prices: Prices
+    prices: MasterPrices
     of_blocks: FloatArray
     taken: FloatArray
     idle: FloatArray
@@ -179,14 +179,14 @@ class Master:
         self.add(plans)
         return [self._known[plan.block, plan.places.tobytes()] for plan in plans]
 
-    def reduced(self, prices: Prices) -> FloatArray:
+    def reduced(self, prices: MasterPrices) -> FloatArray:
         """Reduced cost of every column at prices."""
         cost = self.program.cost
         if prices.of_rows.any():
             cost = cost - self._linked.T @ prices.of_rows
         return np.asarray(cost - prices.of_groups[self.group])
 
-    def priced(self, prices: Prices, case: Case) -> tuple[Prices, list[Plan]]:
+    def priced(self, prices: MasterPrices, case: Subproblem) -> tuple[MasterPrices, list[Plan]]:
         """Prices with the bound that they prove of a case, and the cheapest plans there."""
         y, reduced = prices.of_rows, np.where(case.keep, self.reduced(prices), np.inf)
         idle, of_idle = np.zeros(self.program.n_groups), self.blocks.idle
@@ -210,9 +210,9 @@ class Master:
             bound += copies[number] * least
             if len(places):
                 plans.append(Plan(number, places))
-        return Prices(prices.of_groups, y, float(bound)), plans
+        return MasterPrices(prices.of_groups, y, float(bound)), plans
 
-    def optimum(self, case: Case, timer: Timer | None = None) -> Optimum | None:
+    def optimum(self, case: Subproblem, timer: Timer | None = None) -> Optimum | None:
         """Optimum over the plans of a case so far; None without time."""
         least = np.zeros(len(self.plans))
         least[list(case.taken)] = list(case.taken.values())
@@ -226,7 +226,9 @@ class Master:
             return None
         groups, blocks = self.program.n_groups, len(self.blocks.blocks)
         of_groups, of_blocks, of_rows = np.split(found.prices, [groups, groups + blocks])
-        prices = Prices(of_groups, np.asarray(of_rows / self._size))
+        y = of_rows / self._size  # the LP's tolerance may ask for limits that are infinite
+        y = np.where(np.isfinite(np.where(y > 0.0, self._lower, self._upper)), y, 0.0)
+        prices = MasterPrices(of_groups, y)
         cost, held = self.program.offset + found.cost, float(found.x[: 2 * groups].sum())
         return Optimum(cost, prices, of_blocks, found.x[self._first :], found.x[self._idle], held)
 
@@ -244,7 +246,7 @@ class Master:
             np.minimum.at(least, [plan.block for plan in self.plans], cost)
         return least
 
-    def _within(self, case: Case) -> BoolArray:
+    def _within(self, case: Subproblem) -> BoolArray:
         """Mask of the plans that a case may take."""
         if not self._taken:
             return np.zeros(0, dtype=bool)
@@ -254,13 +256,13 @@ class Master:
 
     def relax(
         self,
-        case: Case,
-        start: Prices,
+        case: Subproblem,
+        start: MasterPrices,
         enough: float,
         timer: Timer,
         rounds: int = _ROUNDS,
         near: float = _NEAR,
-    ) -> tuple[Prices, Optimum | None]:
+    ) -> tuple[MasterPrices, Optimum | None]:
         """Generate plans until the master's optimum of a case is near its bound, or that is `enough`.
 
         Prices of groups stay near the best ones as long as that raises the bound (Marsten, Hogan and
@@ -268,7 +270,7 @@ class Master:
 
         Returns
         -------
-        prices : Prices
+        prices : MasterPrices
             The best ones.
         optimum : Optimum or None
             The master's last one; None where there was no time for one, or no need.
@@ -292,7 +294,9 @@ class Master:
                 width *= _WIDER
         return best, optimum
 
-    def _separated(self, case: Case, best: Prices, optimum: Optimum, enough: float) -> tuple[Prices, bool]:
+    def _separated(
+        self, case: Subproblem, best: MasterPrices, optimum: Optimum, enough: float
+    ) -> tuple[MasterPrices, bool]:
         """Add plans that better the master's optimum, at prices nearer and nearer to the master's.
 
         Returns the best prices, and whether there was such a plan, or the bound is `enough`.

@@ -17,7 +17,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.solvers.blocks import Blocks
 from wattsched.solvers.decomposition import Decomposition
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.plans import Case, Master, Prices
+from wattsched.solvers.plans import Master, MasterPrices, Subproblem
 from wattsched.solvers.price import Incumbent
 from wattsched.solvers.solution import Limits
 from wattsched.topology.arrays import FloatArray
@@ -96,8 +96,8 @@ def test_any_prices_bound_all_ways(program: Program, seed: int) -> None:
     rng = np.random.default_rng(seed)
     of_groups = rng.uniform(0, 120, program.n_groups)
     priced, plans = Master(blocks).priced(
-        Prices(of_groups, -rng.uniform(0, 0.3, len(blocks.linking))),
-        Case(np.ones(program.n_columns, dtype=bool)),
+        MasterPrices(of_groups, -rng.uniform(0, 0.3, len(blocks.linking))),
+        Subproblem(np.ones(program.n_columns, dtype=bool)),
     )
     assert priced.bound <= min(map(program.objective, ways(program))) + 1e-6
     for plan in plans:  # which keeps the rows of its block
