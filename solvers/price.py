@@ -86,6 +86,8 @@ _KERNEL_NODES = 100
 _KERNEL_SHARE = 0.4
 # Share of the time left for neighbourhoods.
 _NEIGHBOURHOODS_SHARE = 0.8
+# The same before blocks, where there are so many groups that the LP relaxation's gap may be small enough.
+_BEFORE_BLOCKS, _MANY_GROUPS = 0.2, 250
 # A node is searched for decisions only if its split raises the bound by less than this share of the gap.
 _RAISED = 0.02
 # Tolerance of the dual, as a share of the gap asked for, and its limits: rough prices mislead the kernels.
@@ -232,9 +234,11 @@ class _Search(Incumbent):
     def grow(self) -> None:
         """Improve the best point by blocks, or else by kernels until few columns are open."""
         if not self.done() and (blocks := Blocks.of(self._program)) is not None:
-            if self.x is None:
-                self.offer(greedy.ascend(self._program, self.prices, self.timer))
-            self._proof = Decomposition(blocks, self, self.prices).run()
+            self.offer(greedy.ascend(self._program, self.prices, self.timer))
+            if self._program.n_groups > _MANY_GROUPS:
+                self._search_neighbourhoods(_BEFORE_BLOCKS)
+            if not self.done():
+                self._proof = Decomposition(blocks, self, self.prices).run()
         first_kernel_failed = self.x is None
         if not self.done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self.prices, self.timer))
@@ -259,10 +263,10 @@ class _Search(Incumbent):
         if not self.done():
             self._improve(self._open())
 
-    def _search_neighbourhoods(self) -> None:
-        """Better the best point by a few groups at a time."""
+    def _search_neighbourhoods(self, share: float = _NEIGHBOURHOODS_SHARE) -> None:
+        """Better the best point by a few groups at a time, for a share of the time that is left."""
         if self.x is not None and not self.done():
-            timer, target = self.timer.share(_NEIGHBOURHOODS_SHARE), self.enough(self.bound)
+            timer, target = self.timer.share(share), self.enough(self.bound)
             for x in improved(self._program, self.prices, self.x, target, timer):
                 self.offer(x)
 
