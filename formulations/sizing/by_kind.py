@@ -37,9 +37,11 @@ from wattsched.topology.node_allocation import NoRoomError
 LARGE = 50_000
 """Rounds with as many options are solved by kind."""
 
-PER_KIND = 4
-"""Jobs of a kind, on average, from which on that pays: a pass takes as long for a kind as for many jobs, and
-rounds of few jobs are quickly written out."""
+PER_KIND = 2
+"""Jobs of a kind, on average, from which on that pays: a pass takes as long for a kind as for many jobs."""
+
+FEW_JOBS = 250
+"""Rounds of so many jobs are quickly written out, and racks with caps are then decided as wholes."""
 
 
 def suits(known: RoundJobs, objective: Objective) -> bool:
@@ -53,7 +55,7 @@ def suits(known: RoundJobs, objective: Objective) -> bool:
 def pays(known: RoundJobs) -> bool:
     """True if the round is large, and of kinds that have several jobs."""
     n_kinds = len(known.configurations.start) - 1
-    return known.n_options >= LARGE and len(known) >= PER_KIND * n_kinds
+    return known.n_options >= LARGE and len(known) >= max(PER_KIND * n_kinds, FEW_JOBS + 1)
 
 
 def of_kinds(known: RoundJobs, objective: Objective) -> Model[Decision]:
