@@ -119,6 +119,8 @@ def test_no_disturbed_tree_proves_more_than_the_optimum(data: st.DataObject, see
         return
     tree = data.draw(disturbed([node.model_dump() for node in result.certificate.tree]))
     proof = prove_tree(Prover(instance), tree, "min")
+    if proof.faults:  # prices outside of a split on costs that are not the split's
+        return
     assert proof.bound is not None
     assert proof.bound <= result.objective + 1e-7 * max(1.0, abs(result.objective))
 
