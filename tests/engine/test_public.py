@@ -224,8 +224,11 @@ def test_unknown_names_are_refused_with_the_argument(call: Any, message: str) ->
         call(wattsched.generate("uniform", jobs=3))
 
 
-def test_a_program_of_generated_columns_says_so() -> None:
-    window = wattsched.generate("placement", jobs=60, gpus=400, seed=2)
+def test_a_program_of_generated_columns_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wattsched.formulations.placement import outcome_search
+
+    monkeypatch.setattr(outcome_search, "MOST_NEAR", 1)
+    window = wattsched.generate("placement", jobs=60, gpus=80, seed=2)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         wattsched.export_program(window)
