@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _FEASIBLE = 2
-"""Of HiGHS: there is a point."""
+"""HiGHS says by this number that there is a point."""
 
 
 class _Keyed(Protocol):

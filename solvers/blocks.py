@@ -108,7 +108,7 @@ class Block:
     def _in_question(
         self, places: IntArray, reduced: FloatArray, prices: FloatArray, known: float
     ) -> tuple[IntArray, float]:
-        """Of some places those that plans with a gain of `known` may take, and a bound on what any gains.
+        """Return the places that plans with a gain of `known` may take, and a bound on what any plan gains.
 
         Both follow from prices of the rows, at which groups do not interact, and which subgradients better
         (Polyak 1969, "Minimization of unsmooth functionals").

@@ -23,10 +23,9 @@ from wattsched.solvers.blocks import Blocks
 from wattsched.solvers.effort import spend
 from wattsched.solvers.plans import Master, MasterPrices, Optimum, Plan, Subproblem
 from wattsched.solvers.proof import Choices, Node, Tree
+from wattsched.solvers.tree import MOST_NODES
 from wattsched.topology.arrays import FloatArray, IntArray
 
-# A tree of more nodes takes long to verify.
-_MOST_NODES = 2_000
 # Share of the time in which the search ends: the proof is verified in the rest.
 _SEARCHING = 0.9
 # Share of the time for the root before the first dive.
@@ -47,7 +46,7 @@ _LEAST_GAIN = 1e-3
 
 
 class Search(Protocol):
-    """What is known of a program, and how good it is to be (`price.Incumbent`)."""
+    """A search holds what is known of a program, and how good it is to be (`price.Incumbent`)."""
 
     x: FloatArray | None
     objective: float
@@ -102,7 +101,7 @@ class Decomposition:
             search.raise_bound(self._bound())
             if not self._nodes or self._timer.over() or self._bound() >= search.bound_asked():
                 break
-            if len(self._tree) >= _MOST_NODES:
+            if len(self._tree) >= MOST_NODES:
                 break
             node = heapq.heappop(self._nodes)
             self._prices = node.prices

@@ -128,6 +128,9 @@ class Master:
         self._first = self._lp.n_columns
         self.plans: list[Plan] = []
         self._taken: list[IntArray] = []
+        # The same in one array, and where each plan begins there.
+        self._columns, self._begins = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._block_of = np.zeros(0, dtype=np.int64)
         self._known: dict[tuple[int, bytes], int] = {}
         # Of the rows of each block, as its search for plans bettered them last.
         self._of_rows = [np.full(len(block.uses), dear) for block in blocks.blocks]
@@ -173,6 +176,9 @@ class Master:
             self._lp.add_columns(self._entries(taken, [plan.block for plan in new]), costs)
             self.plans += new
             self._taken += taken
+            counts = [len(columns) for columns in self._taken]
+            self._columns, self._begins = np.concatenate(self._taken), offsets(counts)[:-1]
+            self._block_of = np.array([plan.block for plan in self.plans])
 
     def numbers(self, plans: Sequence[Plan]) -> list[int]:
         """Numbers of plans, which are added where they are new."""
@@ -241,17 +247,14 @@ class Master:
         """Least reduced cost of the plans of every block so far, shape (n_blocks,)."""
         least = np.zeros(len(self.blocks.blocks))
         if self._taken:
-            starts = offsets([len(columns) for columns in self._taken])[:-1]
-            cost = np.add.reduceat(reduced[np.concatenate(self._taken)], starts)
-            np.minimum.at(least, [plan.block for plan in self.plans], cost)
+            np.minimum.at(least, self._block_of, np.add.reduceat(reduced[self._columns], self._begins))
         return least
 
     def _within(self, case: Subproblem) -> BoolArray:
         """Mask of the plans that a case may take."""
         if not self._taken:
             return np.zeros(0, dtype=bool)
-        starts = offsets([len(columns) for columns in self._taken])[:-1]
-        within: BoolArray = np.logical_and.reduceat(case.keep[np.concatenate(self._taken)], starts)
+        within: BoolArray = np.logical_and.reduceat(case.keep[self._columns], self._begins)
         return within
 
     def relax(

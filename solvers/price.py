@@ -234,11 +234,8 @@ class _Search(Incumbent):
     def grow(self) -> None:
         """Improve the best point by blocks, or else by kernels until few columns are open."""
         if not self.done() and (blocks := Blocks.of(self._program)) is not None:
-            self.offer(greedy.ascend(self._program, self.prices, self.timer))
-            if self._program.n_groups > _MANY_GROUPS:
-                self._search_neighbourhoods(_BEFORE_BLOCKS)
-            if not self.done():
-                self._proof = Decomposition(blocks, self, self.prices).run()
+            self._branch_over(blocks)
+            return
         first_kernel_failed = self.x is None
         if not self.done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self.prices, self.timer))
@@ -249,14 +246,24 @@ class _Search(Incumbent):
                 break
             self._improve(self._cheapest(size), nodes=_KERNEL_NODES)
 
+    def _branch_over(self, blocks: Blocks) -> None:
+        """Branch over the plans of blocks; the time that this leaves is for verifying its proof."""
+        self.offer(greedy.ascend(self._program, self.prices, self.timer))
+        if self._program.n_groups > _MANY_GROUPS:
+            self._search_neighbourhoods(_BEFORE_BLOCKS)
+        if not self.done():
+            self._proof = Decomposition(blocks, self, self.prices).run()
+
+    def done(self) -> bool:
+        """True if nothing is left to do, as after branching over blocks."""
+        return self._proof is not None or super().done()
+
     def conclude(self) -> Solution:
         """Solution as it stands, with the proof of a bound by blocks."""
         return replace(super().conclude(), proof=self._proof)
 
     def finish(self) -> None:
-        """Branch, and solve what is open, unless blocks were branched on until time was up."""
-        if self._proof is not None:
-            return
+        """Branch, and solve what is open."""
         if not self.done() and (self._open_columns() > FEW_COLUMNS or core.fits(self._program)):
             rest = kernel(self._program, self._open())
             self.raise_bound(_Branching(self, rest).branch(self.bound, self.prices))

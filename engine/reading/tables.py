@@ -42,8 +42,8 @@ Read = Callable[[str], float]
 _THOUSANDS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}([.,]\d{3}))(?![\d.,])")
 """Beginning of a cell with a number that may be written with marks for thousands; the group, with one."""
 Forms = dict[str, tuple[str | None, str]]
-"""Of each column the last number that may have a mark for thousands, or empty, None if it cannot be one in
-all; and its mark of decimals."""
+"""Each column has the last number that may have a mark for thousands, empty without one, None if it cannot be
+one in all; and its mark of decimals."""
 _DECIMALS = re.compile(r"([-+]?\d+)([.,])(\d+)(?![\d.,])")
 _COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*|\r?)\n)+)")
 """Lines before the header of a table that are a number sign, alone or with a blank and a text."""

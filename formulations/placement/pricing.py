@@ -30,7 +30,7 @@ _NO_STEPS = np.zeros((3, 0), dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class _Labels(Table):
-    """What is free of a node, what its tasks pay, and the step that led there.
+    """Labels say what is free of a node, what its tasks pay, and which step led there.
 
     Attributes
     ----------

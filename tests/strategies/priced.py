@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
+from wattsched.verification.report import Proof
 from wattsched.verification.sizing.least_cost import reach_of
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import OBJECTIVES
@@ -59,6 +60,16 @@ def better(a: float, b: float, objective: str) -> bool:
     """Whether one value is better than another by more than the last digits."""
     excess = b - a if OBJECTIVES[objective] == "min" else a - b
     return excess > 1e-9 * max(0.1, abs(b))
+
+
+def require_no_better(proof: Proof, best: float | None, objective: str) -> None:
+    """Assert that the best decision's objective, None where there is none, is no better than a proof."""
+    assert proof.faults == []
+    if proof.excess > 0:
+        assert best is None
+    elif best is not None:
+        assert proof.bound is not None
+        assert not better(best, proof.bound, objective)
 
 
 def require_enclosed(rational: Options, double: Options, paid: RowPrices) -> None:

@@ -272,7 +272,7 @@ class Prover(CountingProver[_Split]):
     def _hosts(
         self, prices: Mapping[str, float], per_w: float, per_gpu: float
     ) -> dict[tuple[object, ...], Hosts]:
-        """What nodes can host at prices, by their type."""
+        """Return what nodes can host at prices, by their type."""
         wanted = []
         for alike in self._alike.values():
             worths = sorted((prices.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)

@@ -28,7 +28,7 @@ TRIES = (1024, (64, 2_000)), (8192, (20_000,))
 """Levels of a power cap, powers of 2, and how many partial plans are followed, until these are enough."""
 
 MOST_STATES = 600
-"""Where more rooms can be left, only the rows of all GPUs are kept, or else none."""
+"""Only the rows of all GPUs are kept, or else none, where more rooms than these can be left."""
 
 MOST_CELLS = 1 << 31
 """Numbers that one dynamic program computes; if that is too few for a core, the bound is a weaker one."""
