@@ -20,22 +20,34 @@ Side = tuple[dict[str, Any], bool, int]
 
 
 @dataclass(frozen=True)
-class Counts:
+class Sums:
     """Sums of a program's columns that are whole numbers in every decision.
 
     Attributes
     ----------
     program : Program
-        Every decision is a point of it. No column reaches its bounds, so the prices of the rows prove the
-        whole bound.
-    named_prices : callable
-        Prices of its rows to those of certificates, in the objective's sense.
-    matrix : csr_array, shape (n_counts, n_columns)
+        Every decision is a point of it.
+    matrix : csr_array, shape (n_sums, n_columns)
         How often each column counts.
-    level : int array, shape (n_counts,)
-        Counts of a lower level are split first.
+    level : int array, shape (n_sums,)
+        Sums of a lower level are split first.
+    """
+
+    program: Program
+    matrix: csr_array
+    level: IntArray
+
+
+@dataclass(frozen=True)
+class Counts(Sums):
+    """Sums by which certificates split; no column reaches its bounds, so the rows' prices prove the whole.
+
+    Attributes
+    ----------
+    named_prices : callable
+        Prices of the rows to those of certificates, in the objective's sense.
     named : callable
-        Describes a count, by its number, in the words of certificates.
+        Describes a sum, by its number, in the words of certificates.
     proven : callable, optional
         Prices of certificates, and the sides of splits of a case, to a bound that they prove of it; for
         formulations whose program proves less by itself.
@@ -44,10 +56,7 @@ class Counts:
         ``prices`` of certificates.
     """
 
-    program: Program
     named_prices: Callable[[FloatArray], dict[str, float]]
-    matrix: csr_array
-    level: IntArray
     named: Callable[[int], dict[str, Any]]
     proven: Callable[[dict[str, float], Sequence[Side]], float] | None = None
     fixed: Mapping[str, Any] | None = None
@@ -82,7 +91,7 @@ class Counting:
         places = number.astype(np.int64), column.astype(np.int64)
         matrix = coo_array((times, places), shape=(len(self.keys), program.n_columns)).tocsr()
         keys = list(self.keys)
-        return Counts(program, named_prices, matrix, np.array(self._levels), lambda i: named(keys[i]), proven)
+        return Counts(program, matrix, np.array(self._levels), named_prices, lambda i: named(keys[i]), proven)
 
 
 DecisionT = TypeVar("DecisionT")

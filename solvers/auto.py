@@ -7,10 +7,13 @@ from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import replace
 
+import numpy as np
+
 from wattsched.formulations.program import Program
 from wattsched.formulations.threads import starting
 from wattsched.solvers import registry
 from wattsched.solvers.bottleneck import bottleneck_of
+from wattsched.solvers.rows import linking_rows
 from wattsched.solvers.solution import Limits, Solution, Start, combined, conclude, unsupported
 from wattsched.solvers.worker import borrowed
 
@@ -37,7 +40,8 @@ def portfolio(program: Program, threads: int) -> list[str]:
     if bottleneck_of(program) is not None:
         return ["price"]
     ungrouped_integers = bool(program.integer[program.n_choices :].any())
-    highs_first = ungrouped_integers or program.n_rows > _MOST_ROWS
+    n_rows = program.n_rows - np.count_nonzero(linking_rows(program))
+    highs_first = ungrouped_integers or n_rows > _MOST_ROWS
     rivals = ["highs", "price"] if highs_first else ["price", "highs"]
     if program.n_columns <= _LARGEST_FOR_CPSAT:
         rivals.append("cpsat")

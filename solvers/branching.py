@@ -15,7 +15,7 @@ import highspy
 import numpy as np
 from scipy.sparse import csc_array, vstack
 
-from wattsched.formulations.counts import Counts
+from wattsched.formulations.counts import Counts, Sums
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
@@ -239,7 +239,7 @@ class ByCounts(Branching):
     `_place` numbers these rows by count; `_grown` is the program with them.
     """
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Sums) -> None:
         super().__init__(counts.program)
         self._counts, self._place = counts, dict[int, int]()
         self._grown = counts.program
@@ -257,7 +257,9 @@ class ByCounts(Branching):
     def solve(self, case: Case, value: float, timer: Timer) -> Solved | None:
         """Solve as any rule does; where the counts know that the value is proven, it is."""
         solved, counts = super().solve(case, value, timer), self._counts
-        if solved is None or counts.proven is None or solved.bound >= value:
+        if solved is None or solved.bound >= value:
+            return solved
+        if not isinstance(counts, Counts) or counts.proven is None:
             return solved
         sides = [(c, limit.most, True, limit.of_most) for c, limit in case.items()]
         sides += [(c, limit.least - 1, False, limit.of_least) for c, limit in case.items()]

@@ -25,8 +25,8 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL, VIOLATION
 from wattsched.solvers import core, greedy, highs, price
 from wattsched.solvers.dual import dual_of_kinds
+from wattsched.solvers.incumbent import Incumbent
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.price import Incumbent
 from wattsched.solvers.solution import (
     Dual,
     Limit,

@@ -46,7 +46,7 @@ _LEAST_GAIN = 1e-3
 
 
 class Search(Protocol):
-    """A search holds what is known of a program, and how good it is to be (`price.Incumbent`)."""
+    """A search holds what is known of a program, and how good it is to be (`incumbent.Incumbent`)."""
 
     x: FloatArray | None
     objective: float

@@ -17,8 +17,8 @@ from wattsched.formulations.timer import Timer
 from wattsched.solvers.blocks import Blocks
 from wattsched.solvers.decomposition import Decomposition
 from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.incumbent import Incumbent
 from wattsched.solvers.plans import Master, MasterPrices, Subproblem
-from wattsched.solvers.price import Incumbent
 from wattsched.solvers.solution import Limits
 from wattsched.topology.arrays import FloatArray
 

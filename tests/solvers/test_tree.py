@@ -32,7 +32,7 @@ def single(program: Program) -> Counts:
     """Every column counts alone."""
     n = program.n_columns
     whole = csr_array(np.eye(n))
-    return Counts(program, program.named_prices, whole, np.zeros(n, dtype=np.int64), lambda i: {"column": i})
+    return Counts(program, whole, np.zeros(n, dtype=np.int64), program.named_prices, lambda i: {"column": i})
 
 
 @given(SEEDS)
