@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.tolerances import FEASIBILITY
+from wattsched.reading.inputs import NoticeWarning
 from wattsched.solvers.export import LOWER_SIDE, Column, Exported
 from wattsched.solvers.points import feasible_point
 from wattsched.topology.arrays import FloatArray
@@ -243,7 +245,7 @@ def _gurobi(lines: list[str], columns: Sequence[str]) -> SolutionFile:
 
 
 def _cplex(lines: list[str], columns: Sequence[str]) -> SolutionFile:
-    """CPLEX's form in XML, of several solutions the first; `columns` is as all readers take it."""
+    """CPLEX's form in XML, of several solutions the incumbent; `columns` is as all readers take it."""
     text = "\n".join(lines)
     if "<!" in text.replace("<!--", ""):
         raise ValueError("has declarations of its own, which CPLEX does not write")
@@ -251,9 +253,14 @@ def _cplex(lines: list[str], columns: Sequence[str]) -> SolutionFile:
         root = ElementTree.fromstring(text.lstrip())
     except ElementTree.ParseError as error:
         raise ValueError(f"{_UNKNOWN}; it is no XML either: {error}") from None
-    found = root if root.tag == "CPLEXSolution" else root.find("CPLEXSolution")
-    if found is None:
+    several = [root] if root.tag == "CPLEXSolution" else root.findall("CPLEXSolution")
+    if not several:
         raise ValueError(_UNKNOWN)
+    incumbent = [one for one in several if one.find("header[@solutionName='incumbent']") is not None]
+    found = (incumbent or several)[0]
+    if len(several) > 1:
+        told = f"of {len(several)} solutions {'the incumbent' if incumbent else 'the first'} is meant"
+        warnings.warn(f"assumed: {told}", NoticeWarning, stacklevel=2)
     header, variables = found.find("header"), found.find("variables")
     told = {} if header is None else header.attrib
     status = told.get("solutionStatusString", "none")

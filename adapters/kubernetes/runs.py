@@ -252,7 +252,8 @@ def runs_of_workloads(
         runs = _last_runs(row, nodes, limits, seen_s, found)
         run, *_ = runs
         evicted_s = _since(row, "Evicted", status=None)
-        if row.past_s is not None or (evicted_s < inf and evicted_s <= run.start_s):
+        admitted = any(one.type == "Admitted" for one in row.conditions)  # not deactivated before it was
+        if row.past_s is not None or (admitted and evicted_s < inf and evicted_s <= run.start_s):
             for one in runs:
                 found.leave_out("before an eviction", one.gpus, row.past_s or 0.0, one.gpu_type, one is run)
             evicted += run.start_s < inf and row.past_s is None

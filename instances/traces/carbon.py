@@ -176,7 +176,7 @@ def read_carbon(
                 raise row.fault(name, f"is not {echo(first.cells[name])}, as in the first row")
         if len(times) > 1 and times[-1] <= times[-2]:
             told = f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
-            raise ValueError(f"{told}({_several_places(before, row) or SORT})")
+            raise ValueError(f"{told}({_several_places(before, row, time_column) or SORT})")
         before = row
     begin_s = np.array(times)
     step_s = _steps_s(begin_s)
@@ -214,9 +214,11 @@ def read_carbon(
     return CarbonTrace(begin_s, per_kwh, step_s, source, read.currency, zones.pop())
 
 
-def _several_places(before: Row, row: Row) -> str:
-    """Say that two rows of a table are of different zones, and what to do; empty where they are of one."""
+def _several_places(before: Row, row: Row, time: str) -> str:
+    """Say that two rows are of different zones or kinds, and what to do; empty where they are of one."""
     named = [name for name in row.cells if re.search(_PLACE, name, re.I)]
+    if row.cells[time] == before.cells[time]:
+        named += [name for name, cell in row.cells.items() if re.search("[a-z]", cell, re.I)]
     other = next((name for name in named if row.cells[name] != before.cells[name]), None)
     if other is None:
         return ""

@@ -20,12 +20,15 @@ from wattsched.reading.units import Quantity, unit_in
 TIME_COLUMNS = (
     *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
     *("interval_start", "settlementdate", "datetime", "timestamp", "point_time", "time", "date", "utc"),
-    *("hourutc", "mtu (utc)", "mtu (cet/cest)", "datum von"),
+    *("hourutc", "timeutc", "mtu (utc)", "mtu (cet/cest)", "datum von", "time stamp", "from", "valid_from"),
+    *("intervalstarttime_gmt", "start time", "start_time", "start"),
 )
 ZONE_COLUMNS = ("tz", "timezone", "time_zone", "time zone", "utc_offset", "utc offset")
 USUAL_UNITS: dict[tuple[str, Quantity], str] = {("moer", "carbon"): "lb/MWh", ("rrp", "money"): "AUD/MWh"}
-USUAL_UNITS |= {("spotpriceeur", "money"): "EUR/MWh", ("spotpricedkk", "money"): "DKK/MWh"}
-"""Units of columns that do not state them: of WattTime, the Australian (AEMO) and the Danish market."""
+USUAL_UNITS |= {(f"{name}eur", "money"): "EUR/MWh" for name in ("spotprice", "dayaheadprice")}
+USUAL_UNITS |= {(f"{name}dkk", "money"): "DKK/MWh" for name in ("spotprice", "dayaheadprice")}
+USUAL_UNITS |= {(f"value_{which}_vat", "money"): "p/kWh" for which in ("exc", "inc")}
+"""Units of columns that do not state them: of WattTime, the Australian and Danish markets, and Octopus."""
 _SECOND = "forecast|predict|prognos|intraday"
 """Parts of names of columns that are taken only if asked for, beside one of what was, or of the day ahead."""
 INTENSITY_COLUMNS = (
@@ -87,7 +90,7 @@ def clock_of(column: str) -> tuple[tzinfo | None, bool]:
     name = column.lower().replace("_", " ")
     if name == "settlementdate":
         return timezone(timedelta(hours=10)), True
-    zone = re.search(r"(?:\b|hour)(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
+    zone = re.search(r"(?:\b|hour|time)(?:utc|gmt)\b\s*(?:([+-])\s*(\d{1,2})(?::?(\d\d))?)?", name)
     sign, hours, minutes = zone.groups(default="0") if zone else "000"
     ahead = (-1 if sign == "-" else 1) * timedelta(hours=int(hours), minutes=int(minutes))
     clock: tzinfo | None = timezone(ahead) if zone else None
@@ -101,7 +104,8 @@ def clock_of(column: str) -> tuple[tzinfo | None, bool]:
 
 def _time_column(path: str | Path, header: Sequence[str]) -> str:
     """Column of times: a usual name, one with a zone first, or the first of two columns."""
-    if found := [name for name in header if name.lower() in TIME_COLUMNS]:
+    plain = {name: re.sub(r"\s*[\[(][A-Z]\w+/.*", "", name).lower() for name in header}  # without its zone
+    if found := [name for name in header if {name.lower(), plain[name]} & {*TIME_COLUMNS}]:
         return next((name for name in found if clock_of(name)[0]), found[0])
     if header[0] in ("", "index") or len(header) != 2:
         names, there = ", ".join(TIME_COLUMNS), listed(header, most=MOST)

@@ -68,15 +68,40 @@ def test_files_of_european_markets_are_read_through_the_night_in_which_clocks_go
         "MTU (CET/CEST)": [f"{time} - 26/10/2025 04:00:00" for time in entsoe],
         "MTU (UTC)": [f"{hour.astimezone(UTC):%d/%m/%Y %H:%M}:00" for hour in hours],
         "HourUTC": [f"{hour.astimezone(UTC):%Y-%m-%d %H:%M}" for hour in hours],
+        "TimeUTC": [f"{hour.astimezone(UTC):%Y-%m-%dT%H:%M}" for hour in hours],
     }
+    usual = {"HourUTC": "SpotPriceEUR", "TimeUTC": "DayAheadPriceEUR"}
     for column, cells in times.items():
-        value = "SpotPriceEUR" if column == "HourUTC" else "Preis [€/MWh]"
+        value = usual.get(column, "Preis [€/MWh]")
         rows = "".join(f"{cell};{n},50\n" for n, cell in enumerate(cells))
         found = read_carbon(written(tmp_path, f"{column};{value}\n{rows}"), None, "money")
         assert found.slots(begin, 5, 3600.0) == pytest.approx([(n + 0.5) / 1000 for n in range(5)])
         assert (found.currency, found.zoned) == ("EUR", True)
     with pytest.raises(ValueError, match=r"column 'time': '25.10.2025 02:00' is neither"):
         read_carbon(written(tmp_path, "time,EUR/MWh\n25.10.2025 02:00,1\n"), None, "money")
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "told"),
+    [
+        ("Time Stamp (America/New_York),Name,LBMP ($/MWHr),Losses ($/MWHr)", "LBMP ($/MWHr)", (0.06, "USD")),
+        ("valid_from,valid_to,value_exc_vat,value_inc_vat", "value_exc_vat", (0.6, "GBP")),
+        ("From,To,EUR/MWh,Volume", None, (0.06, "EUR")),
+        ("INTERVALSTARTTIME_GMT,NODE,USD/MWh,GROUP", None, (0.06, "USD")),
+    ],
+)
+def test_times_of_markets_are_found_beside_several_columns(
+    tmp_path: Path, header: str, value: str | None, told: tuple[float, str]
+) -> None:
+    rows = "2026-10-31T04:00-04:00,x,60,70\n2026-10-31T05:00-04:00,x,60,70\n"
+    found = read_carbon(written(tmp_path, f"{header}\n{rows}"), value, "money")
+    assert (found.per_kwh[0], found.currency) == (pytest.approx(told[0]), told[1])
+
+
+def test_rows_of_several_kinds_at_one_time_are_named(tmp_path: Path) -> None:
+    rows = "2026-10-24 00:00,Sequence 1,9\n2026-10-24 00:00,Sequence 2,8\n"
+    with pytest.raises(ValueError, match="rows are of 'Sequence 1' and of 'Sequence 2' by column 'Sequence'"):
+        read_carbon(written(tmp_path, f"MTU (UTC),Sequence,EUR/MWh\n{rows}"), None, "money")
 
 
 def test_prices_are_found_beside_a_zone_of_the_intensities(tmp_path: Path) -> None:

@@ -99,14 +99,11 @@ def cplex(names, x, cost):
 
 
 def cplex_pool(names, x, cost):
-    head, *one = cplex(names, x, cost)
-    return [
-        head,
-        '<CPLEXSolutions version="1.2">',
-        *one,
-        *cplex(names, [0.0] * len(x), 0.0)[1:],
-        "</CPLEXSolutions>",
-    ]
+    """Two solutions, the incumbent last; CPLEX says by name which it is."""
+    head, *best = cplex(names, x, cost)
+    best[1] += ' solutionName="incumbent"'
+    others = cplex(names, [0.0] * len(x), 0.0)[1:]
+    return [head, '<CPLEXSolutions version="1.2">', *others, *best, "</CPLEXSolutions>"]
 
 
 FORMS = {

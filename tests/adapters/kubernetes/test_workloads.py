@@ -84,10 +84,11 @@ def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told(spelt: s
         workload("back", [("main", 2, 4)], back, **past),
         workload("waits", [("main", 2, 4)], waits, **past),
         workload("old", [("main", 2, 4)], old),
+        workload("never admitted", [("main", 2, 4)], [condition("Evicted", 440, "Deactivated")]),
     ]
     found = recorded([node("n1", "A100"), *items], NOW_S)
     assert {job.name: job.duration_s for job in found.jobs} == {"team/back": 400, "team/old": 400}
-    assert found.left_out == {"still waiting": 1, "before an eviction": 3}
+    assert found.left_out == {"still waiting": 2, "before an eviction": 3}
     assert found.gpu_h["before an eviction"] == 2 * 8 * 300 / 3600
     assert {job.name: job.waited_s for job in found.jobs} == {"team/back": 200, "team/old": 500}
     told = "waits of 1 evicted workload have the earlier runs in them"
