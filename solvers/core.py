@@ -21,8 +21,11 @@ from wattsched.topology.arrays import FloatArray, IntArray, run_starts
 
 MOST_ROWS = 40
 """Largest number of rows: with more, all of which have to be filled, sets that do are too rare."""
-# Columns, and sets of each half.
+# Columns, and sets of each half; the same where more columns cost the same, so that rows say which are taken.
 _COLUMNS, _SETS = 50, 400
+_EQUAL_COLUMNS, _EQUAL_SETS = 100, 2_000
+# Differences of cost, as a share of what there is to spare, that are rounding.
+_SAME = 1e-6
 # Pairs that are looked at together, and at all.
 _PAIRS, _MOST_PAIRS = 20_000, 600_000
 # Columns that do the same are listed so often.
@@ -52,12 +55,13 @@ class _Sets:
 
     `above` is what each costs more than the point, `use` what it adds to the rows, shape (n_sets, n_rows),
     and `_number` its number among all sets that there ever were, `_count` of them. Of each of all `_from` is
-    the set that it came from, and `_by` the change that it adds.
+    the set that it came from, and `_by` the change that it adds. `most` sets are kept: of those that cost the
+    same, the nearest to adding `half`, by the `size` of changes.
     """
 
-    def __init__(self, n_rows: int, spare: float) -> None:
-        self.above, self.use = np.zeros(1), np.zeros((1, n_rows))
-        self._spare = spare
+    def __init__(self, half: FloatArray, size: FloatArray, spare: float, most: int) -> None:
+        self.above, self.use = np.zeros(1), np.zeros((1, len(half)))
+        self._half, self._size, self._spare, self._most = half, size, spare, most
         self._from, self._by = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
         self._number, self._count = np.zeros(1, dtype=np.int64), 1
 
@@ -72,8 +76,9 @@ class _Sets:
         self._count += len(origin)
         self.use = np.concatenate([self.use, self.use[origin] + use[change]])
         self.above = np.concatenate([self.above, self.above[origin] + above[change]])
-        if len(self.above) > _SETS:
-            kept = np.argpartition(self.above, _SETS)[:_SETS]
+        if len(self.above) > self._most:
+            far = (((self.use - self._half) / self._size) ** 2).sum(axis=1)
+            kept = np.lexsort((far, self.above))[: self._most]
             self.above, self.use, self._number = self.above[kept], self.use[kept], self._number[kept]
             self._spare = min(self._spare, float(self.above.max()))
 
@@ -93,7 +98,8 @@ class _Core:
 
     A change takes one of `columns` in its `group` instead, costs so much `above` the chosen one, and adds its
     `use` to the rows, shape (n_changes, n_rows); groups with the cheapest ones come first. A set of them may
-    add from `low` to `high` to the rows, and cost `spare` with what it leaves of rows that have `prices`.
+    add from `low` to `high` to the rows, and cost `spare` with what it leaves of rows that have `prices`; of
+    each half `most` sets are kept.
     """
 
     chosen: IntArray
@@ -105,6 +111,7 @@ class _Core:
     high: FloatArray
     prices: FloatArray
     spare: float
+    most: int
 
     def search(self) -> IntArray | None:
         """Columns of a point that costs at most `spare` more, shape (n_groups,); None where none is found."""
@@ -119,7 +126,13 @@ class _Core:
 
     def _sets(self) -> tuple[_Sets, _Sets]:
         """Sets of the changes of every second group, and of the others."""
-        halves = _Sets(len(self.low), self.spare), _Sets(len(self.low), self.spare)
+        ends = np.where(np.isfinite(self.high), self.high, self.low)
+        half, size = 0.5 * np.where(np.isfinite(ends), ends, 0.0), np.abs(self.use).max(axis=0, initial=0.0)
+        size[size == 0.0] = np.inf
+        halves = (
+            _Sets(half, size, self.spare, self.most),
+            _Sets(half, size, self.spare, self.most),
+        )
         begins = run_starts(self.group)
         for i, changes in enumerate(np.split(np.arange(len(self.group)), begins[1:])):
             halves[i % 2].extend(changes, self.above[changes], self.use[changes])
@@ -169,12 +182,17 @@ def _core(program: Program, lp: Solution, enough: float) -> _Core:
     chosen = first_least(-lp.x, program.group_start)
     spare = enough - lp.bound - float(above[chosen].sum())
     change = above - above[chosen][group]
+    change[np.abs(change) <= _SAME * spare] = 0.0
     columns = np.flatnonzero(change <= spare)
     columns = columns[chosen[group[columns]] != columns]
-    if len(columns) > _COLUMNS:
-        columns = columns[np.argpartition(change[columns], _COLUMNS)[:_COLUMNS]]
-    columns = columns[np.argsort(change[columns], kind="stable")]
+    most, sets = _COLUMNS, _SETS
+    if len(columns) > most:
+        columns = columns[change[columns] <= np.partition(change[columns], most)[most]]
+        if len(columns) > _EQUAL_COLUMNS:
+            most, sets = _EQUAL_COLUMNS, _EQUAL_SETS
     use = (program.matrix[:, columns] - program.matrix[:, chosen[group[columns]]]).T.toarray()
+    order = _balanced(change[columns], use @ np.abs(prices))[:most]
+    columns, use = columns[order], use[order]
     kept = _few_alike(np.column_stack([change[columns], use]))
     columns, use = columns[kept], use[kept]
     # Groups in the order of their first, each with its own together.
@@ -190,7 +208,19 @@ def _core(program: Program, lp: Solution, enough: float) -> _Core:
             low[row] = max(low[row], high[row] - left)
         else:
             high[row] = min(high[row], low[row] + left)
-    return _Core(chosen, columns, group[columns], change[columns], use, low, high, prices, spare)
+    return _Core(chosen, columns, group[columns], change[columns], use, low, high, prices, spare, sets)
+
+
+def _balanced(cost: FloatArray, priced: FloatArray) -> IntArray:
+    """Order of changes by cost; of equal ones, those that take least room and that free most in turn.
+
+    Then one can make up for another. `priced` is their use of the rows at the rows' prices.
+    """
+    rank = np.zeros(len(cost), dtype=np.int64)
+    for side in (np.flatnonzero(priced > 0.0), np.flatnonzero(priced <= 0.0)):
+        order = side[np.lexsort((priced[side], cost[side]))]
+        rank[order] = np.arange(len(order))
+    return np.lexsort((rank, cost))
 
 
 def _few_alike(rows: FloatArray) -> IntArray:
