@@ -70,9 +70,10 @@ def generated(
 
 
 def program_of(instance: Any, formulation: str = "mckp") -> Program:
-    """Expand an instance of any problem, and build its program."""
+    """Expand an instance of any problem, and build its program, with every column written out."""
     of = problem(instance.problem)
-    return of.formulation(formulation)(of.expand(instance), instance.objective, Timer()).program
+    model = of.formulation(formulation)(of.expand(instance), instance.objective, Timer())
+    return (model if model.written_out is None else model.written_out()).listed
 
 
 def run_all(cases: Iterable[Case], seeds: Iterable[int], limit_s: float, file: str = "") -> list[Run]:
