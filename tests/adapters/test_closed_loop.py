@@ -132,6 +132,7 @@ def test_what_exceeds_the_cap_in_spite_of_all_is_stopped_and_told(world: World) 
     assert report.alarms == []
 
 
+@pytest.mark.slow
 def test_when_readings_stop_jobs_make_room_for_wider_margins_and_somebody_is_told(world: World) -> None:
     world.rounds.correction = measured = Measured(world, 1.0)
     write(world, 16)

@@ -6,6 +6,7 @@ import pytest
 
 import wattsched
 from tests.brute_force import placement, shifting
+from tests.strategies.effort import CHECK
 from tests.strategies.shifting import tiny
 from tests.strategies.windows import random_window
 from wattsched.results.documents import instance_of, verdict_on
@@ -31,7 +32,7 @@ def right(instance: object, result: Result) -> Result:
 def test_shifting_keeps_the_tiniest_budgets(how: tuple[str, str], share: float) -> None:
     """Of a ten millionth, in grams or money; what idle GPUs use is all of some."""
     tried = 0
-    for seed in range(8):
+    for seed in range(8 if CHECK else 2):
         instance = tiny(seed)
         kind = type(instance.budgets)
         free = [*shifting.outcomes(instance.model_copy(update={"budgets": kind()}))]

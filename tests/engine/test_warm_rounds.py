@@ -80,6 +80,7 @@ def freeze(columns: dict[str, Any]) -> None:
                 array.setflags(write=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150))
 @given(
     st.one_of(small_instances(max_jobs=6, min_jobs=2), instances_with_sets()),
@@ -191,6 +192,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from(CHANGES), min_size=2, max_size=6), st.integers(0, 3))
 def test_what_kinds_have_from_the_round_before_is_of_this_round(changes: list[Any], seed: int) -> None:

@@ -78,6 +78,7 @@ def test_no_price_is_no_field(instance: Instance, objective: str) -> None:
     assert (free.objective, free.bound) == (never.objective, never.bound)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=ROUNDS,

@@ -48,6 +48,7 @@ def _hold(instance: Any, formulation: str, optimum: Any) -> int:
     return named
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formulation", ["schedules", "time-indexed"])
 def test_shifting(formulation: str) -> None:
     instances = [tiny_shifting(seed) for seed in range(80)]

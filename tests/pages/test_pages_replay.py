@@ -132,6 +132,7 @@ def examine_all(seeds: range) -> tuple[list[str], Counter[tuple[str, str]]]:
     return wrong, ended
 
 
+@pytest.mark.slow
 def test_replays_keep_every_cap_and_tell_what_happens() -> None:
     wrong, ended = examine_all(range(SEED, SEED + CASES))
     print(*OPEN, *REFUSED.items(), sep="\n")

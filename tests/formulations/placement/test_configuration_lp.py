@@ -191,6 +191,7 @@ BEST_POLICY_PCT = {0.2: 15.0, 0.8: 13.1, 0.9: 5.2}
 """Highest saving of the published policies there."""
 
 
+@pytest.mark.slow
 def test_the_real_list(data_dir: Path) -> None:
     folder = data_dir / "alibaba-gpu-2023"
     nodes = read_nodes(folder / "openb_node_list_gpu_node.csv")

@@ -133,6 +133,7 @@ def test_bound_is_that_of_all_columns(instance: SharingInstance, few: int) -> No
         )
 
 
+@pytest.mark.slow
 def test_many_different_jobs_are_certified() -> None:
     rng = np.random.default_rng(4)
     loads = rng.uniform(5, 60, 6).round(1)

@@ -247,6 +247,7 @@ def test_a_job_with_little_to_spare_is_priced_about_right(price: float) -> None:
     assert max(excess) < 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "seed"), [(8, 3), (8, 7), (8, 11), (16, 4)])
 def test_jobs_without_a_schedule_find_one_where_caps_leave_hardly_a_watt(jobs: int, seed: int) -> None:
     """Caps are what a random plan draws, and each job has to do 98 % of what it does there."""
