@@ -70,13 +70,10 @@ _MOST_COLUMNS = 30_000
 # so an answer that is good enough for the kernel need not be for the program.
 _KERNEL_GAP = 0.1
 _NODES = 30
-# After so many nodes branching ends if it closes less of the gap, at this pace, than this share.
-_TRIED, _PACE = 4, 0.5
-# HiGHS's nodes on the first kernel and on those of branching, which are of this size.
-_FIRST_NODES = 10
+# HiGHS's nodes on a kernel, its least gap on the first one, and the size of those of branching.
+_KERNEL_NODES = 100
 _FIRST_GAP = 1e-5
 _NODE_KERNEL = 300
-_KERNEL_NODES = 100
 # Share of the time left for a kernel that does not hold all open columns.
 _KERNEL_SHARE = 0.4
 # Share of the time left for neighbourhoods.
@@ -157,7 +154,7 @@ class _Search(Incumbent):
         if not self.done():
             # Very few columns are often enough, and cost next to nothing.
             size = max(KERNELS[0], self._program.n_groups // 10)
-            self._improve(self._cheapest(size), nodes=_FIRST_NODES, gap=_FIRST_GAP)
+            self._improve(self._cheapest(size), nodes=_KERNEL_NODES, gap=_FIRST_GAP)
 
     def grow(self) -> None:
         """Improve the best point by blocks, or else by kernels until few columns are open."""
@@ -272,21 +269,11 @@ class _Branching:
         root = self._bounded(self._part.program, everything, bound, prices)
         for node in self._by_count(root) or [root]:
             self._push(node)
-        for done in range(_NODES):
+        for _ in range(_NODES):
             if not self._nodes or self._search.timer.over() or not self._worth(self._nodes[0].bound):
                 break
-            if done >= _TRIED and not self._closes(bound, done):
-                break
             self._split(heapq.heappop(self._nodes))
-        return self._bound()
-
-    def _bound(self) -> float:
         return min([self._leaf_bound, *(node.bound for node in self._nodes)])
-
-    def _closes(self, first: float, done: int) -> bool:
-        """True if at this pace, since the first bound, all `_NODES` might close a good part of the gap."""
-        missing = self._search.bound_asked() - first
-        return not np.isfinite(missing) or self._bound() - first >= _PACE * missing * done / _NODES
 
     def _by_count(self, root: _Node) -> list[_Node]:
         """Return two nodes, with fewer and more groups that use any row; none where their number is whole."""

@@ -96,7 +96,7 @@ def test_random_programs(block, dual_by):
 @pytest.fixture
 def branching(monkeypatch):
     """Kernels of hardly a column, so that branching has to find and to prove."""
-    for name, few in {"KERNELS": (0,), "FEW_COLUMNS": 0, "_FIRST_NODES": 0, "_NODE_KERNEL": 1}.items():
+    for name, few in {"KERNELS": (0,), "FEW_COLUMNS": 0, "_KERNEL_NODES": 0, "_NODE_KERNEL": 1}.items():
         monkeypatch.setattr(price, name, few)
     monkeypatch.setattr(price, "_NODES", 10_000)
     nodes, split = [], price._Branching._split
