@@ -4,7 +4,9 @@ With optimal prices :math:`y` a point costs :math:`L(y)` and what its columns' r
 least of their groups, and what it leaves of priced rows. Columns of the *core* are little above (Balas and
 Zemel, "An algorithm for large zero-one knapsack problems", 1980). All sets of a few of them are listed in two
 halves, and pairs of these that fill the rows are found in order of use (Horowitz and Sahni, "Computing
-partitions with applications to the knapsack problem", 1974).
+partitions with applications to the knapsack problem", 1974). Where many columns cost the same, as all do that
+use rows in proportion to what they are worth, those that take least room and those that free most are listed:
+together they fill rows exactly.
 """
 
 from __future__ import annotations
