@@ -321,7 +321,10 @@ def _marginal(
     answer: Any, instance: Any, timer: Timer, requested: Mapping[str, Any], *, solved: bool
 ) -> Mapping[str, Any] | None:
     """Marginal prices of a decision, None where there are none; without `solved` soon or not at all."""
-    if not answer.solved or answer.size is None or (not solved and answer.size.columns > _QUICKLY_PRICED):
+    if not answer.solved or answer.size is None:
+        return None
+    # Of other problems not all rows are capacities and budgets, and to build their program anew takes long.
+    if not solved and (instance.problem != "sizing" or answer.size.columns > _QUICKLY_PRICED):
         return None
     from wattsched.solving.marginal import NoPricesError, marginal_prices
 

@@ -74,11 +74,14 @@ class _Open:
 
 
 class Decomposition:
-    """Branch and price over blocks for the best point and bound of a search, from prices of the rows."""
+    """Branch and price over blocks for the best point and bound of a search, from prices of the rows.
+
+    Its `timer` leaves a part of the search's time for verifying the proof.
+    """
 
     def __init__(self, blocks: Blocks, search: Search, prices: FloatArray) -> None:
         self._blocks, self._search, self._master = blocks, search, Master(blocks)
-        self._timer = search.timer.share(_SEARCHING)
+        self.timer = search.timer.share(_SEARCHING)
         self._program = program = blocks.program
         reduced = program.cost - program.matrix.T @ prices
         least = np.minimum.reduceat(reduced, program.group_start[:-1])
@@ -91,7 +94,7 @@ class Decomposition:
     def run(self) -> Tree:
         """Branch until the gap is closed or time is up; returns the proof of the bound."""
         search, root = self._search, Subproblem(np.ones(self._program.n_columns, dtype=bool))
-        timer = self._timer.share(_ROOT_SHARE)
+        timer = self.timer.share(_ROOT_SHARE)
         started, _ = self._master.relax(root, self._prices, search.bound_asked(), timer)
         self._prices, self._tree = started, [self._leaf(started)]
         search.raise_bound(started.bound)
@@ -99,7 +102,7 @@ class Decomposition:
         self._open(0, root, started, started.bound)
         for number in count(1):
             search.raise_bound(self._bound())
-            if not self._nodes or self._timer.over() or self._bound() >= search.bound_asked():
+            if not self._nodes or self.timer.over() or self._bound() >= search.bound_asked():
                 break
             if len(self._tree) >= MOST_NODES:
                 break
@@ -133,7 +136,7 @@ class Decomposition:
         """
         spend(nodes=1)
         search = self._search
-        found, optimum = self._master.relax(case, prices, search.bound_asked(), self._timer)
+        found, optimum = self._master.relax(case, prices, search.bound_asked(), self.timer)
         if found.bound > bound:
             bound, self._tree[number] = found.bound, self._leaf(found)
         if bound >= search.bound_asked() or optimum is None:
@@ -179,7 +182,7 @@ class Decomposition:
             for excluded in (others, columns):
                 side = keep.copy()
                 side[excluded] = False
-                found = self._master.optimum(node.case._replace(keep=side), self._timer)
+                found = self._master.optimum(node.case._replace(keep=side), self.timer)
                 gain = missing if found is None else found.cost - node.bound
                 raised *= float(np.clip(gain, _LEAST_GAIN * missing, missing))
             yield raised, columns, others
@@ -216,15 +219,15 @@ class Decomposition:
         It ends early where nothing in the case seems better than the best point, or without time.
         """
         master, search, optimum = self._master, self._search, None
-        left_s, began_s = self._timer.remaining_s(), self._timer.elapsed_s()
+        left_s, began_s = self.timer.remaining_s(), self.timer.elapsed_s()
         for steps in count(1):
-            prices, found = master.relax(case, prices, np.inf, self._timer, _ROUNDS, _AROUND)
+            prices, found = master.relax(case, prices, np.inf, self.timer, _ROUNDS, _AROUND)
             optimum = found or optimum
             most = 1.0 / _FIXED
             if left_s is not None:  # as many at a time as the steps to come allow
-                step_s = (self._timer.elapsed_s() - began_s) / steps
+                step_s = (self.timer.elapsed_s() - began_s) / steps
                 most = max(most, step_s / max(1e-9, _DIVE_SHARE * left_s - steps * step_s))
-            if self._timer.over() or found is None or prices.bound >= search.objective:
+            if self.timer.over() or found is None or prices.bound >= search.objective:
                 break
             if not (fixed := self._to_fix(case, found, min(1.0, most))):
                 break

@@ -83,11 +83,15 @@ class Incumbent:
         hopeless = self.bound == np.inf or self.bound > self.target
         return closed or hopeless or bool(self.failure) or self.timer.over()
 
+    def out_of_time(self) -> bool:
+        """True if time ended the search."""
+        return self.timer.over()
+
     def conclude(self) -> Solution:
         """Solution as it stands."""
         if self.bound == np.inf:
             return infeasible(self.prices, "no decision satisfies the rows")
         if self.failure and self.x is None:
             return unsupported(self.failure)
-        limit: Limit | None = "time" if self.timer.over() else None
+        limit: Limit | None = "time" if self.out_of_time() else None
         return conclude(self._whole, self.limits, self.x, self.bound, self.prices, limit)

@@ -259,8 +259,8 @@ def _cplex(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     incumbent = [one for one in several if one.find("header[@solutionName='incumbent']") is not None]
     found = (incumbent or several)[0]
     if len(several) > 1:
-        told = f"of {len(several)} solutions {'the incumbent' if incumbent else 'the first'} is meant"
-        warnings.warn(f"assumed: {told}", NoticeWarning, stacklevel=2)
+        which = "the incumbent" if incumbent else "the first"
+        warnings.warn(f"assumed: of {len(several)} solutions {which} is meant", NoticeWarning, stacklevel=2)
     header, variables = found.find("header"), found.find("variables")
     told = {} if header is None else header.attrib
     status = told.get("solutionStatusString", "none")

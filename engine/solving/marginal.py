@@ -77,7 +77,7 @@ def marginal_prices(
     require("solved", solved, (bool,), "True or False")
     sound, kind = sound_instance(instance)
     goal = kind.objective(sound.objective if objective is None else objective)
-    model = model_of(sound, formulation=formulation, objective=objective)
+    model = model_of(sound, formulation=formulation, objective=objective, timer=timer)
     program = model.listed
     if not model.lagrangian or program.bottleneck is not None:
         raise NoPricesError(f"formulation '{formulation or kind.default}', objective '{goal}': {NOT_DERIVED}")

@@ -141,6 +141,12 @@ def test_a_round_of_racks_is_closed_and_proven() -> None:
     assert result.objective - result.certificate.bound < 0.5 * (result.objective - of_rows)
 
 
+def test_it_is_said_that_time_ended_the_search_though_some_is_left_for_the_proof() -> None:
+    round_ = wattsched.generate("hetero", jobs=100, racks=16, rack_power_fraction=0.4, seed=5)
+    result = wattsched.solve(round_, solver="price", gap=0.0, time_limit=2.5)
+    assert (result.termination.reason, result.termination.limit) == ("feasible", "time")
+
+
 def test_a_large_pool_has_no_blocks() -> None:
     builder = ProgramBuilder()
     columns = builder.columns(Rows("option", 4), cost=np.array([2.0, 1.0, 2.0, 1.0]))
