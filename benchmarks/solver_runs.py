@@ -20,9 +20,8 @@ import wattsched
 from benchmarks.harness import say, timed
 from benchmarks.peers import TOLERANCE, missing, solver_of
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Timer
-from wattsched.results.problems import problem
 from wattsched.solvers.solution import Limits, relative_gap
+from wattsched.solving.engine import model_of
 
 GAP = 1e-4
 """Asked of all solvers: HiGHS's default."""
@@ -71,9 +70,7 @@ def generated(
 
 def program_of(instance: Any, formulation: str = "mckp") -> Program:
     """Expand an instance of any problem, and build its program, with every column written out."""
-    of = problem(instance.problem)
-    model = of.formulation(formulation)(of.expand(instance), instance.objective, Timer())
-    return (model if model.written_out is None else model.written_out()).listed
+    return model_of(instance, formulation=formulation).listed
 
 
 def run_all(cases: Iterable[Case], seeds: Iterable[int], limit_s: float, file: str = "") -> list[Run]:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import highspy
 import numpy as np
-from scipy.sparse import csc_array, vstack
 
 from wattsched.formulations.counts import Counts, Sums
 from wattsched.formulations.program import Program
@@ -21,6 +20,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers.lp import Status, has_point, loaded, run, scaled
 from wattsched.solvers.proof import AtMost, Choices, Split
+from wattsched.solvers.rows import with_rows
 from wattsched.solvers.solution import Limits, certified
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -292,16 +292,11 @@ class ByCounts(Branching):
 
     def _meet(self, new: list[int]) -> None:
         """Give each of these counts, by their numbers, a row that does not limit it yet."""
-        rows, free, grown = self._counts.matrix[new], np.full(len(new), np.inf), self._grown
+        rows, free = self._counts.matrix[new], np.full(len(new), np.inf)
         begins, columns = rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32)
         self._solver.addRows(len(new), -free, free, rows.nnz, begins, columns, rows.data)
         self._place |= {count: len(self._place) + i for i, count in enumerate(new)}
-        self._grown = replace(
-            grown,
-            matrix=csc_array(vstack([grown.matrix, rows])),
-            row_lower=np.concatenate([grown.row_lower, -free]),
-            row_upper=np.concatenate([grown.row_upper, free]),
-        )
+        self._grown = with_rows(self._grown, rows, -free, free)
 
     def _prices(self, duals: FloatArray) -> FloatArray:
         """Prices of the program's rows, then of counts: of integer columns, which are not scaled."""

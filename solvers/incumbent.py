@@ -39,6 +39,7 @@ class Incumbent:
         self.objective = np.inf
         self.prices = np.zeros(program.n_rows)
         self.priced = self.bound = -np.inf
+        self.cut = False  # time for a part of the search was up, though some is left
         self.failure = ""  # what HiGHS said when it failed on all open columns
 
     def offer(self, x: Any) -> None:
@@ -83,15 +84,11 @@ class Incumbent:
         hopeless = self.bound == np.inf or self.bound > self.target
         return closed or hopeless or bool(self.failure) or self.timer.over()
 
-    def out_of_time(self) -> bool:
-        """True if time ended the search."""
-        return self.timer.over()
-
     def conclude(self) -> Solution:
         """Solution as it stands."""
         if self.bound == np.inf:
             return infeasible(self.prices, "no decision satisfies the rows")
         if self.failure and self.x is None:
             return unsupported(self.failure)
-        limit: Limit | None = "time" if self.out_of_time() else None
+        limit: Limit | None = "time" if self.cut or self.timer.over() else None
         return conclude(self._whole, self.limits, self.x, self.bound, self.prices, limit)

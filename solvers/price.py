@@ -140,7 +140,6 @@ class _Search(Incumbent):
     def __init__(self, program: Program, limits: Limits, timer: Timer, target: float) -> None:
         super().__init__(program, limits, timer, target)
         self._program = program
-        self._decomposition: Decomposition | None = None
         self._proof: Tree | None = None
 
     def take_prices(self, prices: FloatArray, bound: float) -> None:
@@ -178,16 +177,12 @@ class _Search(Incumbent):
         if self._program.n_groups > _MANY_GROUPS:
             self._search_neighbourhoods(_BEFORE_BLOCKS)
         if not self.done():
-            self._decomposition = Decomposition(blocks, self, self.prices)
-            self._proof = self._decomposition.run()
+            decomposition = Decomposition(blocks, self, self.prices)
+            self._proof, self.cut = decomposition.run(), decomposition.timer.over()
 
     def done(self) -> bool:
         """True if nothing is left to do, as after branching over blocks."""
         return self._proof is not None or super().done()
-
-    def out_of_time(self) -> bool:
-        """True if time ended the search, or the branching over blocks, which leaves some for its proof."""
-        return super().out_of_time() or (self._decomposition is not None and self._decomposition.timer.over())
 
     def conclude(self) -> Solution:
         """Solution as it stands, with the proof of a bound by blocks."""

@@ -130,12 +130,17 @@ def with_row(program: Program, columns: BoolArray, least: float, most: float) ->
     """The program with one more row: of these choice columns, a mask, `least` to `most` are taken."""
     taken = np.zeros((1, program.n_columns))
     taken[0, : program.n_choices] = columns
+    grown = with_rows(program, csr_array(taken), np.array([least]), np.array([most]))
+    return replace(grown, rows=(*program.rows, Block("taken", 1)))
+
+
+def with_rows(program: Program, matrix: csr_array, least: FloatArray, most: FloatArray) -> Program:
+    """The program with more rows, which have no names."""
     return replace(
         program,
-        matrix=csc_array(vstack([program.matrix, csc_array(taken)])),
-        row_lower=np.append(program.row_lower, least),
-        row_upper=np.append(program.row_upper, most),
-        rows=(*program.rows, Block("taken", 1)),
+        matrix=csc_array(vstack([program.matrix, matrix])),
+        row_lower=np.concatenate([program.row_lower, least]),
+        row_upper=np.concatenate([program.row_upper, most]),
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, vstack
+from scipy.sparse import csc_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from wattsched.formulations.counts import Sums
@@ -26,7 +26,7 @@ from wattsched.solvers.branching import ByCounts, Case, Solved
 from wattsched.solvers.effort import spend
 from wattsched.solvers.incumbent import Incumbent
 from wattsched.solvers.lp import relaxation, scaled
-from wattsched.solvers.rows import cost_range, linking_rows, restricted, with_choice_rows
+from wattsched.solvers.rows import cost_range, linking_rows, restricted, with_choice_rows, with_rows
 from wattsched.solvers.solution import Limits, Solution, Start, announce, unheard
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -195,18 +195,13 @@ class _Search(Incumbent):
         Returns the case's bound, None where only a few of these columns and points were looked at.
         """
         assert solved.x is not None
-        program, whole = self._branching.program(node.case), self._merged.program
+        program, size = self._branching.program(node.case), self._merged.size
         reduced = program.cost - program.matrix.T @ solved.prices
         keep = reduced <= self.margin(solved.bound)
         if node.looked or np.count_nonzero(keep) <= _FIRST_COLUMNS:
             return self._by_highs(program, keep, solved.x, self.limits, self.timer).bound
-        numbers = np.round(self._merged.size @ solved.x)
-        same = replace(
-            whole,
-            matrix=csc_array(vstack([whole.matrix, self._merged.size])),
-            row_lower=np.concatenate([whole.row_lower, numbers]),
-            row_upper=np.concatenate([whole.row_upper, numbers]),
-        )
+        numbers = np.round(size @ solved.x)
+        same = with_rows(self._merged.program, size, numbers, numbers)
         keep = reduced <= np.partition(reduced, _FIRST_COLUMNS)[_FIRST_COLUMNS]
         limits = replace(self.limits, nodes=_FIRST_NODES)
         self._by_highs(same, keep, solved.x, limits, self.timer.share(_FIRST_SHARE))
