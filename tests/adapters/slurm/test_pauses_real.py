@@ -21,7 +21,7 @@ from wattsched.serve.journal import Journal
 
 IDLE_W = 2 * 200 + 16 * 50.0
 """Two nodes without jobs; a GPU of a job draws 350 W more."""
-TICKS = "cd {folder}; while sleep 0.1; do date +%s.%N > new; mv new ticks; done"
+TICKS = "cd {folder}; while true; do sleep 0.1; date +%s.%N > new && mv new ticks; done"
 """A reader, and a stop at any moment, find a whole time in the file."""
 
 
