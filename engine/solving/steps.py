@@ -109,8 +109,8 @@ def decide(call: Call, earlier: Any) -> Result:
     heuristic_late = not heuristic_early and _heuristic_comes_late(call, model)
     # By kind, with a point and prices already, it needs no heuristic.
     started = model.program.by_kind and start.x is not None and start.prices is not None
-    if not heuristic_late and not heuristic_early and not started:
-        found += _by_heuristic(call, start)
+    if not heuristic_late and not heuristic_early and not started and (more := _by_heuristic(call, start)):
+        found += more
         start = _start(call, model, found)
     rule = _ascend if heuristic_late else start.rule
     solution = _solved(call, model, replace(start, rule=rule), heuristic_late)

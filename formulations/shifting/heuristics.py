@@ -23,7 +23,7 @@ from wattsched.formulations.shifting.settings import MOST_JOBS, resettled
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 class Effort(NamedTuple):
@@ -94,7 +94,16 @@ def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Shift
 def serve(
     horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effort, *, capped: bool = True
 ) -> Schedules:
-    """Serve all jobs with one stretch and effort; `intensity` is the cost of a joule by slot."""
+    """Serve all jobs with one stretch and effort, once; `intensity` is the cost of a joule by slot."""
+    key = (intensity.tobytes(), stretch, effort, capped)
+    if key not in horizon.served:
+        horizon.served[key] = _serve(horizon, intensity, stretch, effort, capped)
+    return horizon.served[key]
+
+
+def _serve(
+    horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effort, capped: bool
+) -> Schedules:
     # A job stays in one pool.
     tables = [np.arange(*span) for span in pairwise(horizon.option_start)]
     in_pools = [[t[horizon.pool[t] == pool] for pool in np.unique(horizon.pool[t])] for t in tables]
@@ -175,22 +184,14 @@ class _Service:
 
     def _ordered(self, begin: int, end: int) -> tuple[IntArray, IntArray, FloatArray]:
         """Slot, step and work of all steps that fit, those of most work per cost of joules first."""
-        horizon, span = self.horizon, slice(begin, end)
-        rate, watts = np.zeros(end - begin), np.zeros(end - begin)
-        parts = []
+        horizon, fits = self.horizon, self.fits[:, begin:end]
         # A step replaces the one before it that fits into the slot, and adds the difference.
-        for k, option in enumerate(self.steps):
-            fits = self.fits[k, span]
-            more, power = horizon.rate[option] - rate, horizon.power_w[option] - watts
-            worth = more / np.maximum(power * self.intensity[span], _NOTHING)
-            slots = np.flatnonzero(fits)
-            parts.append(np.column_stack([slots + begin, np.full(len(slots), k), more[slots], worth[slots]]))
-            rate = np.where(fits, horizon.rate[option], rate)
-            watts = np.where(fits, horizon.power_w[option], watts)
-        slot, step, more, worth = np.concatenate(parts).T
-        order = np.lexsort((step, slot, -worth))
-        slot, step = slot[order].astype(np.int64), step[order].astype(np.int64)
-        return slot, step, more[order] * horizon.slot_s[slot]
+        more, power = (_added(of[self.steps], fits) for of in (horizon.rate, horizon.power_w))
+        worth = more / np.maximum(power * self.intensity[begin:end], _NOTHING)
+        step, slot = np.nonzero(fits)
+        order = np.lexsort((step, slot, -worth[step, slot]))
+        step, slot = step[order], slot[order]
+        return slot + begin, step, more[step, slot] * horizon.slot_s[slot + begin]
 
     def _settle(self, option: IntArray) -> float:
         """Return the work that is not done by the options, at most 0 when it all is.
@@ -214,6 +215,12 @@ class _Service:
             left -= float(horizon.rate[chosen]) * (slot_s - lost_s)
             kind, ran, last = int(horizon.kind[chosen]), True, slot
         return left
+
+
+def _added(amount: FloatArray, fits: BoolArray) -> FloatArray:
+    """Amounts of steps, which ascend, by slot, less that of the step before that fits into it."""
+    before = np.maximum.accumulate(np.where(fits, amount[:, None], 0.0), axis=0)[:-1]
+    return np.asarray(amount[:, None] - np.concatenate([np.zeros((1, fits.shape[1])), before]))
 
 
 def _hull(horizon: Horizon, options: IntArray, effort: Effort) -> IntArray:
