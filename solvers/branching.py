@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import highspy
@@ -126,9 +127,8 @@ class Branching(ABC):
         solution = solver.getSolution()
         if status != Status.kOptimal or not has_point(solver) or not solution.dual_valid:
             return None
-        prices, _ = certified(program, self._prices(np.asarray(solution.row_dual)))
-        x = self._model.point(np.asarray(solution.col_value))
-        return Solved(x, prices, program.lagrangian_bound(prices))
+        prices, bound = certified(program, self._prices(np.asarray(solution.row_dual)))
+        return Solved(self._model.point(np.asarray(solution.col_value)), prices, bound)
 
     def _ray(self) -> FloatArray | None:
         if self.whole.n_columns == 0:  # of which HiGHS has no ray
@@ -142,14 +142,18 @@ def _along(program: Program, ray: FloatArray, value: float) -> Solved | None:
     ray = ray / max(float(np.abs(ray).max(initial=0.0)), 1e-300)
     for sign in (1.0, -1.0):
         for step in range(_RAY_STEPS):
-            prices, _ = certified(program, sign * ray * _RAY**step)
-            if (bound := program.lagrangian_bound(prices)) >= value:
+            prices, bound = certified(program, sign * ray * _RAY**step)
+            if bound >= value:
                 return Solved(None, prices, bound)
     return None
 
 
 class ByChoices(Branching):
-    """Cases say which choice columns are left."""
+    """Cases say which choice columns are left; the solver holds one of them."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._held = self.root()
 
     def root(self) -> BoolArray:
         """All columns are left."""
@@ -162,19 +166,17 @@ class ByChoices(Branching):
         return replace(self.whole, cost=cost)
 
     def _restrict(self, case: Case) -> None:
-        n, held = self.whole.n_choices, self._model.program
-        columns = np.arange(n, dtype=np.int32)
-        self._solver.changeColsBounds(n, columns, held.lower[:n], np.where(case, held.upper[:n], 0.0))
+        changed, of = np.flatnonzero(case != self._held).astype(np.int32), self._model.program
+        upper = np.where(case[changed], of.upper[changed], 0.0)
+        self._solver.changeColsBounds(len(changed), changed, of.lower[changed], upper)
+        self._held = case
 
     def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
         """Split a group between its cheaper columns and others, of some groups the best, to prove `value`."""
         splits = []
         if solved.x is None:
             return None
-        for rank in range(_GROUPS):
-            if (sides := halves(self.whole, case, solved.x, solved.prices, rank)) is None:
-                break
-            columns, others = sides
+        for columns, others in islice(halves(self.whole, case, solved.x, solved.prices), _GROUPS):
             inside, outside = case.copy(), case.copy()
             inside[others] = outside[columns] = False
             splits.append((Choices(columns, others), inside, outside))
@@ -182,21 +184,16 @@ class ByChoices(Branching):
 
 
 def halves(
-    program: Program, keep: BoolArray, x: FloatArray, prices: FloatArray, rank: int = 0
-) -> tuple[IntArray, IntArray] | None:
-    """Split a fractional group: columns whose priced use of the rows is at most its mixture's, and others.
+    program: Program, keep: BoolArray, x: FloatArray, prices: FloatArray
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield fractional groups in halves: columns whose priced use is at most the mixture's, and others.
+
+    Groups whose columns differ most in priced use come first; the cheaper half comes first.
 
     Parameters
     ----------
     keep : bool array, shape (n_choices,)
         Columns that are left; the point takes no others.
-    rank : int
-        0 is for the group whose columns differ most in priced use, 1 for the next one, and so on.
-
-    Returns
-    -------
-    tuple of int array
-        What is left of the group, the cheaper part first; None when there are no more fractional groups.
     """
     fraction = x[: program.n_choices]
     split = (fraction > FRACTIONAL) & (fraction < 1 - FRACTIONAL)
@@ -211,16 +208,14 @@ def halves(
     most = np.maximum.reduceat(np.where(split, use, -np.inf), starts)
     spread = most - least
     fractional = np.flatnonzero(spread > -np.inf)
-    if rank >= len(fractional):
-        return None
-    group = int(fractional[np.argsort(-spread[fractional], kind="stable")[rank]])
-    first, end = program.group_start[group], program.group_start[group + 1]
-    columns = first + np.flatnonzero(keep[first:end])
-    below = use[columns] <= float(use[columns] @ fraction[columns])
-    if below.all() or not below.any() or least[group] == most[group]:
-        # Both halves need a column, even where the last one is the only one that is split.
-        below = columns <= min(columns[split[columns]][0], columns[-2])
-    return columns[below], columns[~below]
+    for group in fractional[np.argsort(-spread[fractional], kind="stable")].tolist():
+        first, end = program.group_start[group], program.group_start[group + 1]
+        columns = first + np.flatnonzero(keep[first:end])
+        below = use[columns] <= float(use[columns] @ fraction[columns])
+        if below.all() or not below.any() or least[group] == most[group]:
+            # Both halves need a column, even where the last one is the only one that is split.
+            below = columns <= min(columns[split[columns]][0], columns[-2])
+        yield columns[below], columns[~below]
 
 
 @dataclass(frozen=True)

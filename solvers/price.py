@@ -315,7 +315,7 @@ class _Branching:
             self._leaf_bound = min(self._leaf_bound, node.bound)
             return
         everything = np.ones(small.program.n_choices, dtype=bool)
-        if (sides := halves(small.program, everything, lp.x, lp.prices)) is None:
+        if (sides := next(halves(small.program, everything, lp.x, lp.prices), None)) is None:
             # The relaxation is a decision, and nothing in the node is better.
             self._offer(small, lp.x)
             self._leaf_bound = min(self._leaf_bound, node.bound)
