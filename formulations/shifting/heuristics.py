@@ -98,7 +98,8 @@ def serve(
     key = (intensity.tobytes(), stretch, effort, capped)
     if key not in horizon.served:
         horizon.served[key] = _serve(horizon, intensity, stretch, effort, capped)
-    return horizon.served[key]
+    served: Schedules = horizon.served[key]
+    return served
 
 
 def _serve(
