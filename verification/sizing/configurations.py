@@ -231,15 +231,13 @@ class JobConfigurations:
         least_s, rows, held = self.best_s.copy(), self.every, self.jobs.holdings
         number = {name: n for n, name in enumerate(self.pools)}
         pool = np.array([*(number.get(name, -1) for name in held.pool.values), -1])[held.pool.codes]
-        for job in np.flatnonzero(self.start_s > 0.0).tolist():
-            mine, code = (
-                slice(*self.start[self.kind[job] : self.kind[job] + 2].tolist()),
-                self.jobs.current.codes[job],
-            )
-            same = (rows.gpus[mine] == held.gpus[code]) & (rows.batch_size[mine] == held.batch_size[code])
-            rates = rows.rate[mine][same & (rows.pool[mine] == pool[code])]
-            if len(rates):
-                least_s[job] = min(least_s[job], self.jobs.numbers("remaining_work")[job] / rates.max())
+        jobs = np.flatnonzero(self.start_s > 0.0)
+        code, settings = self.jobs.current.codes[jobs], [rows.kind, rows.pool, rows.gpus, rows.batch_size]
+        now = [self.kind[jobs], pool[code], held.gpus[code], held.batch_size[code]]
+        place, row = Rows(settings).equal(now)
+        rate = largest_by(place, rows.rate[row], len(jobs))
+        with np.errstate(divide="ignore", over="ignore"):
+            least_s[jobs] = np.minimum(least_s[jobs], self.jobs.numbers("remaining_work")[jobs] / rate)
         return least_s
 
     def least_energy_j(self, jobs: IntArray) -> FloatArray:
