@@ -99,12 +99,12 @@ def decide(call: Call, earlier: Any) -> Result:
         return refuted(call, error)
     if model.cut and model.program.n_columns == 0:
         return call.result_now("the formulation could not be built in time", "time")
-    if call.watched and not call.timer.over() and (priced := Priced.of_model(call, model)) is not None:
-        call.certificate = priced.certificate  # the call may be given up before the solver ends
     found = [_carried(call, model, one) if one.source == EARLIER else one for one in found]
     if model.start is not None and not call.by_heuristic:
         begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
         found += _checked_if_slow(call, begun)
+    if call.watched and not call.timer.over() and (priced := Priced.of_model(call, model)) is not None:
+        call.certificate = priced.certificate  # the call may be given up before the solver ends
     start = _start(call, model, found)
     heuristic_late = not heuristic_early and _heuristic_comes_late(call, model)
     # By kind, with a point and prices already, it needs no heuristic.
