@@ -179,7 +179,10 @@ def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
     """Starts and stops by which a decision differs from what runs, and why other jobs wait."""
     load = round.load
-    starts, stops, moved, decided = list[Start](), _stuck(load), list[str](), set[str]()
+    starts, moved, decided = list[Start](), list[str](), set[str]()
+    # Parts of gangs on nodes may be stopped to begin together with the others.
+    text = "has no room for all of its gang"
+    stops = {name: text for name in load.stuck if load.ours[name].preemptible}
     for one, record, row, nodes in assigned(round.jobs, decision):
         decided.add(one.job)
         held = record.get("current")
@@ -191,12 +194,6 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
     stops |= {name: "is to wait" for name in running if name not in decided}
     stops = {name: why for name, why in stops.items() if name not in round.guarded}
     return Plan(starts, stops, round.left_out | dict(decision.reasons), moved)
-
-
-def _stuck(load: Load) -> dict[str, str]:
-    """Parts of gangs on nodes, without room for their others, that may be stopped to begin together."""
-    text = "has no room for all of its gang"
-    return {name: text for name in load.stuck if load.ours[name].preemptible}
 
 
 def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row: int, load: Load) -> Start:
