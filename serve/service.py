@@ -77,10 +77,6 @@ class Service:
         for news in self._news.values():
             news.set()
 
-    def cancel_all(self) -> None:
-        """End the decisions that are being made with what they have."""
-        self.journal.cancel()
-
     async def stop(self) -> None:
         """Finish what was promised."""
         self.end_streams()
