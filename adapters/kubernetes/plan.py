@@ -104,7 +104,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
     Kubernetes does not tell which of a node's GPUs a pod has, so numbers are given here: first those that
     take no job, then those of jobs that may be stopped, whose records get them.
     """
-    own, own_w = Counter[str](), Counter[str]()
+    later, own, own_w = load.without(load.leaving), Counter[str](), Counter[str]()
     for record in records:
         for node, numbers in record["current"]["nodes"].items():
             gpus = len(numbers)
@@ -115,10 +115,10 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
     next_free = dict[str, int]()
     for node in load.site.nodes.values():
         # GPUs that take no job: on a ready node those that are broken or stay in use.
-        fixed = node.broken + load.used[node.name] - load.soon[node.name] - own[node.name]
+        fixed = node.broken + later.used[node.name] - own[node.name]
         shut = node.gpus - own[node.name] if not node.ready else min(fixed, node.gpus - own[node.name])
         idle_w, base_w = load.idle_w(node.name), load.options.server_w(load.options.types_of(node))
-        others_w = load.node_w[node.name] - base_w - load.soon_w[node.name] - own_w[node.name]
+        others_w = later.node_w[node.name] - base_w - own_w[node.name]
         row: dict[str, Any] = {
             "name": node.name,
             "gpu_type": load.pools.kind[load.pools.of_node[node.name]],
