@@ -181,7 +181,10 @@ def _of_the_service(service: Service) -> APIRouter:
 
     @router.get("/readyz", openapi_extra=open_to_all, **ready)
     async def readyz() -> Response:
-        if error := await service.journal_fault():
+        if service.journal.fault:
+            with suppress(JournalError):
+                await asyncio.to_thread(service.journal.retry)
+        if error := service.journal.fault:
             return Answer({"ready": False, "error": error}, 503)
         return Answer({"ready": service.ready()}, 200 if service.ready() else 503)
 

@@ -6,13 +6,11 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.report.wording import count
-from wattsched.serve.database import JournalError
 from wattsched.serve.description import SolveRequest
 from wattsched.serve.documents import decision_document, session_document
 from wattsched.serve.journal import Journal
@@ -59,11 +57,17 @@ class Service:
         self._news: dict[str, asyncio.Event] = {}
         self._beside_s: dict[str, float] = {}  # what a round took besides its decision, the last time
         self._streams = 0
-        self.metrics.watch("wattsched_waiting", "Requests and rounds that wait", lambda: len(self._workers))
-        self.metrics.watch("wattsched_shed_rounds", "Background rounds given up", lambda: self._workers.shed)
-        self.metrics.watch("wattsched_streams", "Open streams of decisions", lambda: self._streams)
-        self.metrics.watch("wattsched_sessions", "Sessions", lambda: len(journal.sessions()))
-        self.metrics.watch_journal(journal)
+        failing = "1 where the newest change could not be written"
+        for name, about, value in (
+            ("waiting", "Requests and rounds that wait", lambda: len(self._workers)),
+            ("shed_rounds", "Background rounds given up", lambda: self._workers.shed),
+            ("streams", "Open streams of decisions", lambda: self._streams),
+            ("sessions", "Sessions", lambda: len(journal.sessions())),
+            ("journal_bytes", "Bytes of the journal in use", journal.used_bytes),
+            ("journal_quota_bytes", "Bytes that it may have", lambda: 1e6 * journal.quota_mb),
+            ("journal_failing", failing, lambda: bool(journal.fault)),
+        ):
+            self.metrics.watch(f"wattsched_{name}", about, value)
 
     async def start(self) -> None:
         """Open the sessions that are there, and go on with their background rounds."""
@@ -87,13 +91,6 @@ class Service:
     def ready(self) -> bool:
         """True if requests are taken on."""
         return not self.stopping and len(self._workers) < self.limits.queue
-
-    async def journal_fault(self) -> str:
-        """Return why the journal still cannot be written when it is tried again; empty where it can."""
-        if self.journal.fault:
-            with suppress(JournalError):
-                await asyncio.to_thread(self.journal.retry)
-        return self.journal.fault
 
     async def do(self, do: Callable[[], T], key: str | None = None) -> T:
         """Return what something short returns, done in a thread for a request; once begun, it is waited for.
