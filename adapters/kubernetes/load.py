@@ -394,7 +394,6 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
     most = len(late.pods)  # whatever numbers an annotation states
     wanted = [node for node, pods in sorted(planned.items()) for _ in range(max(0, min(pods, most)))]
     wanted += [there.pods[0].node] * most
-    bindings = list[Binding]()
     size = there.pods[0].gang_size or len(late.pods)
     missing = max(0, size - len(there.pods) - len(coming))
     pods = late.oldest
@@ -406,8 +405,7 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
             break
         joined = Binding(pod, found, launch.model_copy(update={"uid": pod.uid}))
         load.take(joined)
-        bindings.append(joined)
-    load.due += bindings
+        load.due.append(joined)
 
 
 def _sound(launch: Launch, idle_w: float) -> Launch:
