@@ -35,10 +35,9 @@ class Load(Drawing):
         Jobs of ours that were stopped and still have their GPUs.
     mislaid : dict of str to set of int
         GPUs that Slurm counts as used though no job has them, by node: it starts no job there. They idle.
-    stranded : list of int
-        Released jobs whose GPUs somebody else took.
-    astray : list of int
-        Jobs of ours that Slurm requeued, after a node failed, and would start again.
+    astray : dict of int to str
+        Released jobs that are to be held again, and why: somebody else took their GPUs, or Slurm requeued
+        them, after a node failed, and would start them again.
     """
 
     site: Site
@@ -49,8 +48,7 @@ class Load(Drawing):
     mislaid: dict[str, set[int]] = field(default_factory=dict)
     # GPUs of each node that somebody uses.
     _used: dict[str, set[int]] = field(default_factory=dict)
-    stranded: list[int] = field(default_factory=list)
-    astray: list[int] = field(default_factory=list)
+    astray: dict[int, str] = field(default_factory=dict)
     # CPUs and MiB of hosts that Slurm tells as free, as it has not started the released jobs that take them.
     _taken: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     _pending: list[int] = field(default_factory=list)
@@ -294,7 +292,7 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
 
     GPUs of one kind among several of a machine are numbered anew, as Slurm numbers all together. Numbers that
     it does not tell yet, of jobs that start or end, are taken to be the first free ones.
-    A released job whose GPUs somebody else took is `stranded`.
+    A released job whose GPUs somebody else took is `astray`.
     """
     complete = not site.notes
     site = usable(site, options)
@@ -325,11 +323,11 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
             continue
         if (launch := launch_of(job)) is None:
             if is_launched(job):
-                load.astray.append(job.id)
+                load.astray[job.id] = "Slurm requeued it, and may start it at any moment"
         elif load.has_room(launch):
             load.take(job, launch)
         else:
-            load.stranded.append(job.id)
+            load.astray[job.id] = "its GPUs are gone"
     return load
 
 
