@@ -14,9 +14,10 @@ from typing import Annotated
 
 from pydantic import Field, RootModel
 
-from wattsched.adapters.options import first_of, some
+from wattsched.adapters.options import NAMED, first_of
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import parse_json
+from wattsched.reading.inputs import listed
 from wattsched.topology.fields import Count, NonNegative, Positive, Strict
 
 FRESH_S = 30.0
@@ -83,5 +84,6 @@ def reports_in(text: str, time_s: float) -> tuple[dict[str, NodeReport], list[st
             old.append(node)
     notes = first_of(notes)
     if old:
-        notes.append(f"the agent of {some(old)} has written no report for {FRESH_S:.0f} s")
+        names = listed(sorted(old), most=NAMED)
+        notes.append(f"the agent of {names} has written no report for {FRESH_S:.0f} s")
     return found, notes

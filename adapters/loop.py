@@ -27,6 +27,7 @@ from wattsched.adapters.overdraw import (
     starts_too_much,
     stops_to_fit,
 )
+from wattsched.adapters.plan import left_for
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.reasons import ReasonsWritten, Waiting, additions
 from wattsched.adapters.rounds import Plan, Policy, Reason, Report, UnansweredError, tell
@@ -316,7 +317,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             objective=policy.objective,
             round_s=policy.every_s,
             change_cost=policy.change_cost,
-            tenants=round.tenants(policy.every_s),
+            tenants=left_for(options.tenants, round.kept, policy.every_s, options.carbon_g_per_kwh),
             carbon_g_per_kwh=options.carbon_g_per_kwh,
         )
         round.left_out.update({self.key(name): why for name, why in odd.items()})

@@ -24,7 +24,7 @@ from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile, models
-from wattsched.reading.inputs import meant
+from wattsched.reading.inputs import listed, meant
 from wattsched.topology.cluster import Cluster, GpuType, PowerDomain
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
 from wattsched.topology.pools import pools_of
@@ -192,7 +192,7 @@ class StatedOptions(Strict):
             idle_w, most_w = self.gpu_type(kind).idle_power_w, self.max_power_w(kind)
             counted = f"Until then a GPU counts at {idle_w:g} W, or {most_w:g} W where a {of} has it"
             why = f"the watts of '{kind}' are not known; state them as {stated}. {counted}"
-            yield names, f"{some(names)} gets no {of}s: {why}"
+            yield names, f"{listed(sorted(names), most=NAMED)} gets no {of}s: {why}"
 
     def server_w(self, kinds: Mapping[str, int]) -> float:
         """Watts of a node without its GPUs, and of what no slice has of their boards.
@@ -231,8 +231,8 @@ class StatedOptions(Strict):
         """Return notes on members of power domains that are not `there`; `group` names what groups are."""
         found = [(domain.name, {*domain.members} - {*there}) for domain in self.power_domains]
         return [
-            f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
-            f"GPUs and no {group} now, and count as nothing"
+            f"power_domains of the site's file: the members {listed(sorted(members), most=NAMED)} of "
+            f"'{domain}' are no node with GPUs and no {group} now, and count as nothing"
             for domain, members in found
             if members
         ]
@@ -254,7 +254,7 @@ def _rows(table: OptionTable, kind_of: Callable[[str], str]) -> Iterator[tuple[t
     return zip(keys, table.power_w, strict=True)
 
 
-_NAMED, _NOTES = 5, 8
+NAMED, _NOTES = 5, 8
 """So many are named in a note, and so many alike are noted in a round."""
 
 StatedT = TypeVar("StatedT", bound=StatedOptions)
@@ -263,13 +263,6 @@ StatedT = TypeVar("StatedT", bound=StatedOptions)
 def stated_in(path: str | Path | None, form: type[StatedT]) -> StatedT:
     """Read the site's file; defaults without one."""
     return form() if path is None else validated(form, read_json(path), str(path))
-
-
-def some(names: Iterable[str]) -> str:
-    """The first of some names, and how many more there are."""
-    first = sorted(names)
-    more = f" and {len(first) - _NAMED} more" if len(first) > _NAMED else ""
-    return ", ".join(f"'{name}'" for name in first[:_NAMED]) + more
 
 
 def first_of(notes: Collection[str]) -> list[str]:

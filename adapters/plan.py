@@ -59,11 +59,6 @@ class Round:
     guarded: dict[Any, str] = field(default_factory=dict)
     then: Any = None
 
-    def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
-        """Return the quotas that tenants have left, in a round of so many seconds."""
-        options = self.load.options
-        return left_for(options.tenants, self.kept, round_s, options.carbon_g_per_kwh)
-
 
 def cluster_row(
     name: str,

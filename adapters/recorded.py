@@ -210,11 +210,10 @@ def cluster_of(
         entries.append(Entry("assumed", told))
     used = set[str]()  # switches with nodes below
     for machine in machines:
-        above, seen = machine.parent, set[str]()
-        while above is not None and above not in seen:
-            seen.add(above)
+        above = machine.parent
+        while above is not None and above not in used:
+            used.add(above)
             above = switches.get(above)
-        used |= seen
     groups = [
         {"name": shortened(switch), "level": "switch"} | _below(parent)
         for switch, parent in switches.items()

@@ -16,12 +16,13 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from wattsched.environment.version import __version__
-from wattsched.instances.errors import InputError, sentences_of, shown
+from wattsched.instances.errors import InputError, sentences_of, shown, validated
 from wattsched.instances.io import document_text, parse_json
 from wattsched.serve import description as schemas
+from wattsched.serve.changes import require_values
 from wattsched.serve.database import JournalError
 from wattsched.serve.description import REFUSALS, describe, described, telling
-from wattsched.serve.documents import decision_document, jobs_document, json_bytes
+from wattsched.serve.documents import decision_document, jobs_document, json_bytes, report_document
 from wattsched.serve.guard import Guard
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
@@ -180,7 +181,10 @@ def _of_the_service(service: Service) -> APIRouter:
 
     @router.get("/readyz", openapi_extra=open_to_all, **ready)
     async def readyz() -> Response:
-        if error := await service.journal_fault():
+        if service.journal.fault:
+            with suppress(JournalError):
+                await asyncio.to_thread(service.journal.retry)
+        if error := service.journal.fault:
             return Answer({"ready": False, "error": error}, 503)
         return Answer({"ready": service.ready()}, 200 if service.ready() else 503)
 
@@ -237,11 +241,11 @@ def _of_sessions(service: Service) -> APIRouter:
     session = schemas.SessionAnswer
 
     def version(name: str) -> dict[str, str]:
-        return {"ETag": service.version(name)}
+        return {"ETag": service.session(name).version}
 
     @router.get("/sessions", **described("Names of the sessions", schemas.SessionsAnswer))
     async def sessions() -> Response:
-        return Answer(await service.sessions())
+        return Answer({"sessions": await service.do(service.journal.sessions)})
 
     @router.put("/sessions/{name}", **described("Make a session", session, "SessionRequest"))
     async def create(name: Name, document: Document) -> Response:
@@ -260,7 +264,9 @@ def _of_sessions(service: Service) -> APIRouter:
 
     @router.patch("/sessions/{name}", **described("Change budgets, loads, nodes", session, "UpdateRequest"))
     async def update(name: Name, document: Document, if_match: IfMatch = None) -> Response:
-        return Answer(await service.update(name, document, if_match))
+        require_values(document)
+        await service.do(partial(service.session(name).update, versions=if_match, **document))
+        return Answer(await service.describe(name))
 
     @router.get("/sessions/{name}/instance", **described("The round as it is now, as a file", "Instance"))
     async def now(name: Name) -> Response:
@@ -278,11 +284,17 @@ def _of_sessions(service: Service) -> APIRouter:
         "/sessions/{name}/jobs", **described("Add or change jobs", schemas.UpsertedAnswer, "JobsRequest")
     )
     async def upsert(name: Name, document: Document, if_match: IfMatch = None) -> Response:
-        return Answer(await service.upsert(name, document, if_match))
+        records = validated(schemas.JobsRequest, document).jobs
+        session = service.session(name)
+        await service.do(partial(session.upsert, records, versions=if_match))
+        return Answer({"upserted": len(records), "jobs": len(session.session)})
 
     @router.delete("/sessions/{name}/jobs", **described("Take jobs out", schemas.RemovedAnswer, "IdsRequest"))
     async def remove(name: Name, document: Document, if_match: IfMatch = None) -> Response:
-        return Answer(await service.remove(name, document, if_match))
+        ids = validated(schemas.IdsRequest, document).ids
+        session = service.session(name)
+        await service.do(partial(session.remove, ids, versions=if_match))
+        return Answer({"removed": len(ids), "jobs": len(session.session)})
 
     router.include_router(_of_decisions(service))
     return router
@@ -315,36 +327,45 @@ def _of_decisions(service: Service) -> APIRouter:
 
     @router.get("/rounds/{number}", **described("A decision", schemas.DecisionAnswer))
     async def round(name: Name, number: Number) -> Response:
-        return Answer(await service.do(partial(decision_document, await service.round(name, number))))
+        session = service.session(name)
+        return Answer(await service.do(lambda: decision_document(session.round(number))))
 
     @router.get(
         "/jobs/{job:path}/why", **described("Why a job waits, and what would make it run", "Explanation")
     )
     async def why(name: Name, job: Annotated[str, Path(description="Name of a job")]) -> Response:
-        found = await service.why(name, job)
-        return _file(await service.do(partial(document_text, found)))
+        last = service.session(name).last
+        if last is None or not last.decision.solved or job not in last.decision.instance.by_column().place:
+            raise MissingError(f"no decision of session {name!r:.120} has a job {job!r:.120}")
+        explain = partial(last.decision.explain, job, time_limit=service.limits.deadline_s / 2)
+        return _file(await service.do(lambda: document_text(explain())))
 
     applying = described("Take a decision for what runs now", schemas.AppliedAnswer)
 
     @router.post("/rounds/{number}/apply", dependencies=takes_nothing, **applying)
     async def apply(name: Name, number: Number, if_match: IfMatch = None) -> Response:
-        return Answer(await service.apply(name, number, if_match))
+        service.require_no_shadow()
+        await service.do(partial(service.session(name).apply, number, versions=if_match))
+        return Answer({"applied": number})
 
     @router.get("/rounds/{number}/instance", **described("The instance of a round, as a file", "Instance"))
     async def instance(name: Name, number: Number) -> Response:
-        found = (await service.round(name, number)).decision.instance
-        return _file(await service.do(partial(document_text, found)))
+        session = service.session(name)
+        return _file(await service.do(lambda: document_text(session.round(number).decision.instance)))
 
     @router.get("/rounds/{number}/result", **described("The result of a round, as a file", "Result"))
     async def result(name: Name, number: Number) -> Response:
-        found = (await service.round(name, number)).decision.result
-        return _file(await service.do(partial(document_text, found)))
+        session = service.session(name)
+        return _file(await service.do(lambda: document_text(session.round(number).decision.result)))
 
     @router.get(
         "/report", **described("What the newest rounds would have changed of what ran", schemas.ReportAnswer)
     )
     async def report(name: Name, most: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-        return Answer(await service.report(name, most))
+        session = service.session(name)
+        lines = (await service.do(session.rounds))[-most:]
+        made = [await service.do(partial(session.round, line.number)) for line in lines]
+        return Answer({"shadow": service.shadow, **await service.do(partial(report_document, made))})
 
     @router.get(
         "/decisions",

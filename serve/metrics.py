@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from wattsched.serve.journal import Journal
-
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -38,13 +36,6 @@ class Metrics:
     def by(self, label: str, name: str, about: str) -> Gauge:
         """Return numbers to be set by the value of a label."""
         return Gauge(name, about, [label], registry=self._registry)
-
-    def watch_journal(self, journal: Journal) -> None:
-        """Tell how full a journal is, and whether it can be written."""
-        self.watch("wattsched_journal_bytes", "Bytes of the journal in use", journal.used_bytes)
-        self.watch("wattsched_journal_quota_bytes", "Bytes that it may have", lambda: 1e6 * journal.quota_mb)
-        text = "1 where the newest change could not be written"
-        self.watch("wattsched_journal_failing", text, lambda: float(bool(journal.fault)))
 
     def text(self) -> bytes:
         """All of it in the text format."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wattsched.instances.errors import InputError
+from wattsched.instances.replacing import replaced
 from wattsched.instances.sizing.instance import Instance
 from wattsched.results.documents import check
 from wattsched.serve.rounds import Round
@@ -54,11 +55,8 @@ class Policy:
 
     def applied_to(self, instance: Instance) -> Instance:
         """The instance of a round with these settings."""
-        budgets = type(instance.budgets).model_validate(
-            {**instance.budgets.model_dump(), **self._told(LIMITS)}
-        )
         fields = {"objective": self.objective or instance.objective, **self._told(PER_KWH)}
-        changed = instance.model_copy(update={"budgets": budgets, **fields})
+        changed = replaced(instance, {"budgets": self._told(LIMITS), **fields})
         return type(instance).model_validate(changed.model_dump() | {"jobs": changed.jobs})
 
     def _told(self, names: tuple[str, ...]) -> dict[str, float]:

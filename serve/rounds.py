@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
 
 from wattsched.instances.errors import InputError
 from wattsched.results.documents import instance_of, result_of
@@ -79,22 +78,6 @@ class RoundLine:
     solve_s: float
 
 
-def summary_of(decision: SessionDecision) -> dict[str, Any]:
-    """Return the fields of a round's line that come from its decision."""
-    result = decision.brief
-    return {
-        "termination": result.termination.reason,
-        "objective_name": result.objective_name,
-        "objective": result.objective,
-        "bound": result.bound,
-        "jobs": len(decision.ids),
-        "running": len(decision.assignments),
-        "power_w": result.totals.get("power_w"),
-        "changes": len(decision.changes),
-        "solve_s": result.time_s.get("total", 0.0),
-    }
-
-
 Contents = tuple[bytes, bytes, bytes]
 """Line, instance and result of a round, as the journal has them."""
 
@@ -137,7 +120,19 @@ class Rounds:
     @staticmethod
     def packed(decision: SessionDecision) -> Contents:
         """Pack what is recorded of a decision: its line, instance and result."""
-        return packed(summary_of(decision)), packed(decision.instance), packed(decision.brief)
+        result = decision.brief
+        line = {
+            "termination": result.termination.reason,
+            "objective_name": result.objective_name,
+            "objective": result.objective,
+            "bound": result.bound,
+            "jobs": len(decision.ids),
+            "running": len(decision.assignments),
+            "power_w": result.totals.get("power_w"),
+            "changes": len(decision.changes),
+            "solve_s": result.time_s.get("total", 0.0),
+        }
+        return packed(line), packed(decision.instance), packed(result)
 
     def add(
         self,

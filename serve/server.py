@@ -140,7 +140,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let streams end first, or they would be waited for; and decisions, with what they have."""
         self._service.end_streams()
-        self._service.cancel_all()
+        self._service.journal.cancel()
         await super().shutdown(sockets)
 
     @contextmanager
@@ -149,7 +149,7 @@ class Server(uvicorn.Server):
 
         def end() -> None:
             self.should_exit = True
-            self._service.cancel_all()
+            self._service.journal.cancel()
 
         with ending_soon(end):
             yield

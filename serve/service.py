@@ -1,4 +1,4 @@
-"""The verbs of the service, whatever they come by: sessions, jobs, decisions, background rounds."""
+"""Sessions of a journal for several clients: decisions, background rounds, and streams of them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.instances.sizing.explanation import Explanation
 from wattsched.report.wording import count
-from wattsched.serve.changes import require_values
-from wattsched.serve.database import JournalError
-from wattsched.serve.description import IdsRequest, JobsRequest, SolveRequest
-from wattsched.serve.documents import decision_document, report_document, session_document
+from wattsched.serve.description import SolveRequest
+from wattsched.serve.documents import decision_document, session_document
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.metrics import Metrics
@@ -53,7 +49,7 @@ class Service:
         self.limits, self.shadow = limits or Limits(), shadow
         self.metrics = Metrics()
         self.stopping = False
-        self._journal = journal
+        self.journal = journal
         self._workers = Workers(self.limits.workers, self.limits.queue)
         # By session: seconds between background rounds, what makes these, and what streams wait for.
         self._every_s: dict[str, float | None] = {}
@@ -61,16 +57,22 @@ class Service:
         self._news: dict[str, asyncio.Event] = {}
         self._beside_s: dict[str, float] = {}  # what a round took besides its decision, the last time
         self._streams = 0
-        self.metrics.watch("wattsched_waiting", "Requests and rounds that wait", lambda: len(self._workers))
-        self.metrics.watch("wattsched_shed_rounds", "Background rounds given up", lambda: self._workers.shed)
-        self.metrics.watch("wattsched_streams", "Open streams of decisions", lambda: self._streams)
-        self.metrics.watch("wattsched_sessions", "Sessions", lambda: len(journal.sessions()))
-        self.metrics.watch_journal(journal)
+        failing = "1 where the newest change could not be written"
+        for name, about, value in (
+            ("waiting", "Requests and rounds that wait", lambda: len(self._workers)),
+            ("shed_rounds", "Background rounds given up", lambda: self._workers.shed),
+            ("streams", "Open streams of decisions", lambda: self._streams),
+            ("sessions", "Sessions", lambda: len(journal.sessions())),
+            ("journal_bytes", "Bytes of the journal in use", journal.used_bytes),
+            ("journal_quota_bytes", "Bytes that it may have", lambda: 1e6 * journal.quota_mb),
+            ("journal_failing", failing, lambda: bool(journal.fault)),
+        ):
+            self.metrics.watch(f"wattsched_{name}", about, value)
 
     async def start(self) -> None:
         """Open the sessions that are there, and go on with their background rounds."""
-        for name in self._journal.sessions():
-            await self._workers.do(partial(self._journal.open, name))
+        for name in self.journal.sessions():
+            await self._workers.do(partial(self.journal.open, name))
             self._set_timer(name)
 
     def end_streams(self) -> None:
@@ -78,10 +80,6 @@ class Service:
         self.stopping = True
         for news in self._news.values():
             news.set()
-
-    def cancel_all(self) -> None:
-        """End the decisions that are being made with what they have."""
-        self._journal.cancel()
 
     async def stop(self) -> None:
         """Finish what was promised."""
@@ -94,13 +92,6 @@ class Service:
         """True if requests are taken on."""
         return not self.stopping and len(self._workers) < self.limits.queue
 
-    async def journal_fault(self) -> str:
-        """Return why the journal still cannot be written when it is tried again; empty where it can."""
-        if self._journal.fault:
-            with suppress(JournalError):
-                await asyncio.to_thread(self._journal.retry)
-        return self._journal.fault
-
     async def do(self, do: Callable[[], T], key: str | None = None) -> T:
         """Return what something short returns, done in a thread for a request; once begun, it is waited for.
 
@@ -109,19 +100,15 @@ class Service:
         until = asyncio.get_running_loop().time() + self.limits.deadline_s
         return await self._workers.do(do, key=key, until=until, wait_s=math.inf)
 
-    async def sessions(self) -> dict[str, Any]:
-        """Names of the sessions."""
-        return {"sessions": await self.do(self._journal.sessions)}
-
     async def create(self, name: str, document: Any) -> dict[str, Any]:
         """Make a session; one that is there already of the same document is left as it is."""
 
         def make() -> RecordedSession:
-            if name in self._journal.sessions():
-                if self._journal.document(name) != document:
+            if name in self.journal.sessions():
+                if self.journal.document(name) != document:
                     raise ConflictError(f"there is a session '{name}' of another document")
-                return self._journal.open(name)
-            return self._journal.create(name, document)
+                return self.journal.open(name)
+            return self.journal.create(name, document)
 
         # A key of its own, which no session has: it does not wait for decisions.
         session = await self.do(make, key=f"{name}/")
@@ -143,30 +130,9 @@ class Service:
         if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
         session.cancel()
-        await self.do(partial(self._journal.drop, name), key=f"{name}/")
+        await self.do(partial(self.journal.drop, name), key=f"{name}/")
         self._tell(name)
         return {"dropped": name}
-
-    async def update(self, name: str, changes: Any, versions: str | None = None) -> dict[str, Any]:
-        """Change budgets, loads and nodes."""
-        require_values(changes)
-        session = self.session(name)
-        await self.do(partial(session.update, versions=versions, **changes))
-        return await self.describe(name)
-
-    async def upsert(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
-        """Add jobs, or change the given fields of those that are there."""
-        records = validated(JobsRequest, document).jobs
-        session = self.session(name)
-        await self.do(partial(session.upsert, records, versions=versions))
-        return {"upserted": len(records), "jobs": len(session.session)}
-
-    async def remove(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
-        """Take jobs out."""
-        ids = validated(IdsRequest, document).ids
-        session = self.session(name)
-        await self.do(partial(session.remove, ids, versions=versions))
-        return {"removed": len(ids), "jobs": len(session.session)}
 
     async def solve(self, name: str, document: Any = None, versions: str | None = None) -> dict[str, Any]:
         """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not.
@@ -176,7 +142,7 @@ class Service:
         asked = validated(SolveRequest, {} if document is None else document)
         deadline_s = self._deadline_s(asked.deadline_s)
         if asked.apply:
-            self._require_no_shadow()
+            self.require_no_shadow()
         session = self.session(name)
         loop = asyncio.get_running_loop()
         until = loop.time() + deadline_s
@@ -198,32 +164,6 @@ class Service:
         wait_s = math.inf if asked.apply or asked.jobs or asked.remove else _LATE * deadline_s + _LATE_S
         return await self._workers.do(decide, key=name, until=until, wait_s=wait_s)
 
-    async def apply(self, name: str, number: int, versions: str | None = None) -> dict[str, Any]:
-        """Take a round's decision for what runs now."""
-        self._require_no_shadow()
-        session = self.session(name)
-        await self.do(partial(session.apply, number, versions=versions))
-        return {"applied": number}
-
-    async def round(self, name: str, number: int) -> Round:
-        """A decision."""
-        return await self.do(partial(self.session(name).round, number))
-
-    async def why(self, name: str, job: str) -> Explanation:
-        """Explain why a job waits by the newest decision, and what would make it run."""
-        last = self.session(name).last
-        if last is None or not last.decision.solved or job not in last.decision.instance.by_column().place:
-            raise MissingError(f"no decision of session {name!r:.120} has a job {job!r:.120}")
-        seconds = self.limits.deadline_s / 2
-        return await self.do(partial(last.decision.explain, job, time_limit=seconds))
-
-    async def report(self, name: str, most: int = 100) -> dict[str, Any]:
-        """Return the changes that the newest rounds would have made to what ran."""
-        session = self.session(name)
-        lines = (await self.do(session.rounds))[-most:]
-        made = [await self.do(partial(session.round, line.number)) for line in lines]
-        return {"shadow": self.shadow, **await self.do(partial(report_document, made))}
-
     async def decisions(self, name: str, after: int | None = None) -> AsyncIterator[dict[str, Any] | None]:
         """Decisions from now on, or those after a round; None at first, and from time to time without any."""
         session = self.session(name)
@@ -235,7 +175,7 @@ class Service:
         self._streams += 1
         try:
             yield None
-            while not self.stopping and self._journal.opened(name) is session:
+            while not self.stopping and self.journal.opened(name) is session:
                 news = self._news.setdefault(name, asyncio.Event())
                 if session.last is None or session.last.number <= last:
                     try:
@@ -252,17 +192,14 @@ class Service:
         finally:
             self._streams -= 1
 
-    def version(self, name: str) -> str:
-        """Version of a session; asked for before it is read, it is not newer than what was read."""
-        return self.session(name).version
-
     def session(self, name: str) -> RecordedSession:
         """A session that is there."""
-        if (session := self._journal.opened(name)) is None:
+        if (session := self.journal.opened(name)) is None:
             raise MissingError(f"there is no session {name!r:.120}")
         return session
 
-    def _require_no_shadow(self) -> None:
+    def require_no_shadow(self) -> None:
+        """Refuse to apply a decision in shadow mode."""
         if self.shadow:
             raise ConflictError("this is shadow mode: decisions are recorded, and none is applied")
 
@@ -288,7 +225,7 @@ class Service:
 
     def _set_timer(self, name: str) -> None:
         """Begin the background rounds of a session that has some, once."""
-        every_s = self._every_s[name] = self._journal.document(name).get("every_s")
+        every_s = self._every_s[name] = self.journal.document(name).get("every_s")
         if every_s is not None and name not in self._timers:
             self._timers[name] = asyncio.create_task(self._decide_every(name, every_s))
 

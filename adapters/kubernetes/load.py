@@ -89,10 +89,8 @@ class Load(Drawing):
         By uid, of these pods.
     waiting : dict of str to KubeJob
         Jobs of which no pod is on a node.
-    announced : dict of str to KubeJob
-        Jobs with pods that another scheduler may bind at any moment, and these pods; they are counted.
     coming : list of Binding
-        These pods, and where they may be bound.
+        Pods that another scheduler may bind at any moment, and where; they are counted.
     due : list of Binding
         Pods whose gang is on nodes already; they are counted as if they were, too.
     late : dict of str to KubeJob
@@ -103,10 +101,8 @@ class Load(Drawing):
         Jobs with pods that are due and have no room, and why.
     leaving : list of KubePod
         Pods that were deleted and are about to go.
-    used, soon : dict of str to int
-        GPUs by node, of all pods, and of those that are about to go.
-    soon_w : dict of str to float
-        Watts that these take with them, by node.
+    used : dict of str to int
+        GPUs of all pods, by node.
     """
 
     site: Site
@@ -115,17 +111,14 @@ class Load(Drawing):
     ours: dict[str, KubeJob] = field(default_factory=dict)
     launches: dict[str, Launch] = field(default_factory=dict)
     waiting: dict[str, KubeJob] = field(default_factory=dict)
-    announced: dict[str, KubeJob] = field(default_factory=dict)
     coming: list[Binding] = field(default_factory=list)
     due: list[Binding] = field(default_factory=list)
     late: dict[str, KubeJob] = field(default_factory=dict)
     surplus: dict[str, str] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
-    soon: Counter[str] = field(default_factory=Counter)
     leaving: list[KubePod] = field(default_factory=list)
     node_w: dict[str, float] = field(default_factory=dict)
-    soon_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     # Watts that present pods add to idle GPUs, by uid; what each host has left of each resource.
     _added_w: dict[str, float] = field(default_factory=dict)
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -165,7 +158,7 @@ class Load(Drawing):
     @property
     def running(self) -> int:
         """Jobs of ours that have nodes."""
-        return len(self.ours | self.announced)
+        return len(self.ours.keys() | {job_key(one.pod) for one in self.coming})
 
     @property
     def stoppable(self) -> list[Stoppable]:
@@ -190,7 +183,7 @@ class Load(Drawing):
         stopped = set(stops)
         left = self.without([*self.leaving, *(pod for name in stopped for pod in self.ours[name].pods)])
         ours = {name: job for name, job in self.ours.items() if name not in stopped}
-        then = replace(left, ours=ours, leaving=[], soon=Counter(), soon_w=defaultdict(float))
+        then = replace(left, ours=ours, leaving=[])
         for start in starts:
             then.placed(start)
         return then
@@ -362,7 +355,6 @@ def load_of(
         if one.node in site.nodes:
             load.coming.append(Binding(site.pods[uid], one.node, _sound(one.launch, load.idle_w(one.node))))
             load.take(load.coming[-1])
-    load.announced = jobs_of(one.pod for one in load.coming)
     jobs = jobs_of(waiting)
     load.late = {name: job for name, job in jobs.items() if name in load.ours}
     load.waiting = {name: job for name, job in jobs.items() if name not in load.ours}
@@ -383,8 +375,6 @@ def _count_present(load: Load, pod: KubePod, present: list[KubePod], launch: Lau
     load._count(pod, pod.node, added_w, sign=1)
     load._added_w[pod.uid] = added_w
     if pod.leaving and load.site.time_s < pod.deletion_s + LEAVING_S:
-        load.soon[pod.node] += pod.gpus
-        load.soon_w[pod.node] += added_w
         load.leaving.append(pod)
     elif launch is not None and not pod.leaving:
         present.append(pod)
@@ -404,7 +394,6 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
     most = len(late.pods)  # whatever numbers an annotation states
     wanted = [node for node, pods in sorted(planned.items()) for _ in range(max(0, min(pods, most)))]
     wanted += [there.pods[0].node] * most
-    bindings = list[Binding]()
     size = there.pods[0].gang_size or len(late.pods)
     missing = max(0, size - len(there.pods) - len(coming))
     pods = late.oldest
@@ -416,8 +405,7 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
             break
         joined = Binding(pod, found, launch.model_copy(update={"uid": pod.uid}))
         load.take(joined)
-        bindings.append(joined)
-    load.due += bindings
+        load.due.append(joined)
 
 
 def _sound(launch: Launch, idle_w: float) -> Launch:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from wattsched.adapters import rounds
 from wattsched.adapters.budget import Cap
 from wattsched.adapters.kubernetes.load import Binding, Load, Start, load_of
-from wattsched.adapters.kubernetes.options import KubernetesOptions
+from wattsched.adapters.kubernetes.options import KubernetesOptions, job_key
 from wattsched.adapters.kubernetes.plan import plan_of, round_of
 from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
 from wattsched.adapters.kubernetes.room import arranged, queued
@@ -85,7 +85,7 @@ class Rounds(RoundLoop[Report]):
         """Bind pods whose gang is on nodes already; `load` no longer counts those that have to wait."""
         gangs: dict[str, list[Binding]] = {}
         for one in load.due:
-            gangs.setdefault(f"{one.pod.namespace}/gang:{one.pod.gang}", []).append(one)
+            gangs.setdefault(job_key(one.pod), []).append(one)
         for name, bindings in gangs.items():
             why = cap.unknown or load.within(self.budget.cap().soon_w, bindings)
             if not why and self.actions is not None:

@@ -271,8 +271,6 @@ class PoolView:
     ----------
     sample : dict of str to KubeNode
         A node of each pool; pools of GPUs whose watts are not known have none, as they take no pods.
-    members : dict of str to frozenset of str
-        Nodes of each pool.
     """
 
     kind: dict[str, str]
@@ -280,11 +278,11 @@ class PoolView:
     idle_w: dict[str, float]
     of_node: dict[str, str]
     sample: dict[str, KubeNode]
-    members: dict[str, frozenset[str]]
 
     def within(self, hosts: frozenset[str]) -> list[str]:
         """Pools of which a job that may have some nodes may have every node."""
-        return [pool for pool in self.sample if self.members[pool] <= hosts]
+        beyond = {pool for node, pool in self.of_node.items() if node not in hosts}
+        return [pool for pool in self.sample if pool not in beyond]
 
 
 def hosts_of(job: KubeJob, nodes: Collection[KubeNode]) -> frozenset[str]:
@@ -347,10 +345,9 @@ def pools_of_site(
         above = set(groups_above(node, options))
         feeds = [domain.name for domain in options.power_domains if {node.name, *above} & set(domain.members)]
         plain[node.name] = "/".join([kinds[node.name], str(node.gpus), *feeds])
-    view = PoolView({}, {}, {}, divided(plain, claims, together=together, free=free), {}, {})
+    view = PoolView({}, {}, {}, divided(plain, claims, together=together, free=free), {})
     for name, pool in view.of_node.items():
         kind, node = kinds[name], site.nodes[name]
-        view.members[pool] = view.members.get(pool, frozenset()) | {name}
         if pool not in view.kind:
             view.kind[pool], view.size[pool] = kind, node.gpus
             view.idle_w[pool] = options.gpu_type(kind).idle_power_w

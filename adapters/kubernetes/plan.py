@@ -104,7 +104,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
     Kubernetes does not tell which of a node's GPUs a pod has, so numbers are given here: first those that
     take no job, then those of jobs that may be stopped, whose records get them.
     """
-    own, own_w = Counter[str](), Counter[str]()
+    later, own, own_w = load.without(load.leaving), Counter[str](), Counter[str]()
     for record in records:
         for node, numbers in record["current"]["nodes"].items():
             gpus = len(numbers)
@@ -115,10 +115,10 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
     next_free = dict[str, int]()
     for node in load.site.nodes.values():
         # GPUs that take no job: on a ready node those that are broken or stay in use.
-        fixed = node.broken + load.used[node.name] - load.soon[node.name] - own[node.name]
+        fixed = node.broken + later.used[node.name] - own[node.name]
         shut = node.gpus - own[node.name] if not node.ready else min(fixed, node.gpus - own[node.name])
         idle_w, base_w = load.idle_w(node.name), load.options.server_w(load.options.types_of(node))
-        others_w = load.node_w[node.name] - base_w - load.soon_w[node.name] - own_w[node.name]
+        others_w = later.node_w[node.name] - base_w - own_w[node.name]
         row: dict[str, Any] = {
             "name": node.name,
             "gpu_type": load.pools.kind[load.pools.of_node[node.name]],
@@ -179,7 +179,10 @@ def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
     """Starts and stops by which a decision differs from what runs, and why other jobs wait."""
     load = round.load
-    starts, stops, moved, decided = list[Start](), _stuck(load), list[str](), set[str]()
+    starts, moved, decided = list[Start](), list[str](), set[str]()
+    # Parts of gangs on nodes may be stopped to begin together with the others.
+    text = "has no room for all of its gang"
+    stops = {name: text for name in load.stuck if load.ours[name].preemptible}
     for one, record, row, nodes in assigned(round.jobs, decision):
         decided.add(one.job)
         held = record.get("current")
@@ -191,12 +194,6 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
     stops |= {name: "is to wait" for name in running if name not in decided}
     stops = {name: why for name, why in stops.items() if name not in round.guarded}
     return Plan(starts, stops, round.left_out | dict(decision.reasons), moved)
-
-
-def _stuck(load: Load) -> dict[str, str]:
-    """Parts of gangs on nodes, without room for their others, that may be stopped to begin together."""
-    text = "has no room for all of its gang"
-    return {name: text for name in load.stuck if load.ours[name].preemptible}
 
 
 def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row: int, load: Load) -> Start:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from wattsched.adapters.kubernetes.load import Binding, Load, Start
+from wattsched.adapters.kubernetes.load import Load, Start
 from wattsched.adapters.kubernetes.options import KubeJob, complete
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod
 from wattsched.adapters.plan import Kept, Need, Round, left_of, undecided, why_over_quota, why_waiting
@@ -97,9 +97,8 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
             astray.append(start)
         else:
             there.append(start)
-    later.give_back(one for start in there for one in start.bindings)
-    first, roomless = [*there, *astray], _roomless([*there, *astray], later)
-    if roomless and not _roomless([*astray, *there], later):
+    first, roomless = [*there, *astray], _roomless([*there, *astray], load.after(plan.stops))
+    if roomless and not _roomless([*astray, *there], load.after(plan.stops)):
         return [*astray, *there], {}
     return [start for start in first if start.job.name not in roomless], roomless
 
@@ -143,14 +142,11 @@ def _needs(record: Mapping[str, Any], job: KubeJob, later: Load) -> Iterator[Nee
 
 
 def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:
-    """Return the starts that find no room, one after the other, and why; the load is as before afterwards."""
-    found, counted = dict[str, str](), list[Binding]()
+    """Return the starts that find no room, one after the other, and why; `load` counts those that do."""
+    found = dict[str, str]()
     for start in starts:
         bindings, why = load.placed(start)
         if why:
             found[start.job.name] = why
             load.give_back(bindings)
-        else:
-            counted += bindings
-    load.give_back(counted)
     return found

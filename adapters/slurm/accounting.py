@@ -199,17 +199,13 @@ def _lines(text: str, faults: list[str]) -> Iterator[tuple[int, list[str]]]:
         if not line.strip() or are_dashes(line):
             continue
         cells = [line[begin:end].strip() for begin, end in places] or _cells(line, sign)
+        widths = zip(cells, (end - begin for begin, end in places), strict=False)
+        cut = [cell for cell, width in widths if cell.endswith("+") and len(cell) == width]
         if places and "".join(cells).replace(" ", "") != line.replace(" ", ""):
             faults.append(f"line {number}: is not below its dashes; {WHOLE}")
         elif len(line) < least:
             faults.append(f"line {number}: ends before its dashes; {WHOLE}")
-        elif places and (
-            cut := [
-                cell
-                for cell, (begin, end) in zip(cells, places, strict=True)
-                if cell.endswith("+") and len(cell) == end - begin
-            ]
-        ):
+        elif cut:
             faults.append(f"line {number}: {echo(cut[0])} is cut off; {WHOLE}")
         else:
             yield number, cells

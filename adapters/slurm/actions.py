@@ -143,7 +143,8 @@ class Actions:
 
         Of the commands of 22.05 only this one does; it reads slurm.conf again, too.
         """
-        return self._ask(f"recount-round{self.number}", {"action": "recount"}, [("scontrol", "reconfigure")])
+        key, commands = f"recount-round{self.number}", [("scontrol", "reconfigure")]
+        return self._ask_all([_Asked(key, {"action": "recount"}, commands)])[0]
 
     def give_back(self, jobs: Iterable[SlurmJob], ours: Ours) -> dict[int, str]:
         """Leave our jobs to Slurm, and return them, each with why Slurm refused, '' where it did not.
@@ -196,8 +197,8 @@ class Actions:
     def _ask_of_job(
         self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
     ) -> str:
-        """Give commands as `_ask`, with a key for this run of a job and this round in the journal."""
-        return self._ask(*self._of_job(kind, job, run, about, *commands))
+        """Give commands, with a key for this run of a job and this round in the journal; '' or why not."""
+        return self._ask_all([self._of_job(kind, job, run, about, *commands)])[0]
 
     def _of_job(
         self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
@@ -205,12 +206,8 @@ class Actions:
         key = f"{job.id}-{job.submit_s:.0f}-run{run}-{kind}-round{self.number}"
         return _Asked(key, {"action": kind, "job": job.id, **about}, commands)
 
-    def _ask(self, key: str, about: Mapping[str, Any], commands: Sequence[tuple[str, ...]]) -> str:
-        """Give Slurm commands, with a line in the journal before and after; '' or why it refused one."""
-        return self._ask_all([_Asked(key, about, commands)])[0]
-
     def _ask_all(self, asked: Iterable[_Asked]) -> list[str]:
-        """Give the commands of several jobs at once, each with lines in the journal as `_ask`."""
+        """Give the commands of several jobs at once, each with a line in the journal before and after."""
         self.require()
         with ExitStack() as stack:
             found, commands = list[dict[str, str]](), list[Sequence[tuple[str, ...]]]()

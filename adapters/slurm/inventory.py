@@ -153,11 +153,6 @@ class Needs:
         return set(filter(None, self.features.split("&"))) <= node.features
 
 
-def pool_of(node: SlurmNode) -> str:
-    """Name of the pool of a node: nodes of one type, size and set of partitions are interchangeable."""
-    return f"{node.gpu_type}/{node.gpus}/{'+'.join(sorted(node.partitions))}"
-
-
 def gpu_type_of(pool: str) -> str:
     """GPU type of a pool, which may itself be named instead."""
     return pool.partition("/")[0]

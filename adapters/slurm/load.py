@@ -16,7 +16,6 @@ from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, is_launc
 from wattsched.adapters.slurm.reading import Site, SlurmJob
 from wattsched.adapters.slurm.running import Running, Start
 from wattsched.instances.gpu_parts import host_of
-from wattsched.topology.cluster import PowerDomain
 
 
 @dataclass
@@ -36,10 +35,9 @@ class Load(Drawing):
         Jobs of ours that were stopped and still have their GPUs.
     mislaid : dict of str to set of int
         GPUs that Slurm counts as used though no job has them, by node: it starts no job there. They idle.
-    stranded : list of int
-        Released jobs whose GPUs somebody else took.
-    astray : list of int
-        Jobs of ours that Slurm requeued, after a node failed, and would start again.
+    astray : dict of int to str
+        Released jobs that are to be held again, and why: somebody else took their GPUs, or Slurm requeued
+        them, after a node failed, and would start them again.
     """
 
     site: Site
@@ -50,8 +48,7 @@ class Load(Drawing):
     mislaid: dict[str, set[int]] = field(default_factory=dict)
     # GPUs of each node that somebody uses.
     _used: dict[str, set[int]] = field(default_factory=dict)
-    stranded: list[int] = field(default_factory=list)
-    astray: list[int] = field(default_factory=list)
+    astray: dict[int, str] = field(default_factory=dict)
     # CPUs and MiB of hosts that Slurm tells as free, as it has not started the released jobs that take them.
     _taken: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     _pending: list[int] = field(default_factory=list)
@@ -90,11 +87,11 @@ class Load(Drawing):
         """Watts of other people's jobs on a node: the most that their GPUs can draw."""
         return self.options.max_power_w(node.gpu_type) * len(self.others.get(node.name, ()))
 
-    def reserved_w(self, node: SlurmNode) -> float:
-        """Watts on a node that no decision changes: of other or leaving jobs, and of closed idle GPUs."""
+    def reserved_w(self, node: SlurmNode, *, closed: bool) -> float:
+        """Watts on a node that no decision changes: of other or leaving jobs; if `closed`, of idle GPUs."""
         total_w = self._others_w(node)
         total_w += sum(one.node_w.get(node.name, 0.0) for one in self.leaving.values())
-        idle = len(self.mislaid.get(node.name, ())) + (0 if node.takes_jobs else len(self.free(node.name)))
+        idle = len(self.mislaid.get(node.name, ())) + (len(self.free(node.name)) if closed else 0)
         return total_w + self.idle_w(node) * idle
 
     @property
@@ -110,7 +107,10 @@ class Load(Drawing):
     @property
     def node_w(self) -> dict[str, float]:
         """Return the watts that each node draws."""
-        drawn_w = {name: self._without_ours_w(node) for name, node in self.site.nodes.items()}
+        nodes, server_w = self.site.nodes, self.options.server_w
+        drawn_w = {
+            name: server_w(node.kinds) + self.reserved_w(node, closed=True) for name, node in nodes.items()
+        }
         for running in self.ours.values():
             for node, watts in running.node_w.items():
                 drawn_w[node] += watts
@@ -119,7 +119,11 @@ class Load(Drawing):
     @cached_property
     def under(self) -> dict[str, list[str]]:
         """Nodes that draw through each power domain."""
-        return {domain.name: behind(self.site, domain) for domain in self.options.power_domains}
+        above = self.site.switches_above
+        return {
+            domain.name: [node for node in self.site.nodes if {node, *above(node)} & {*domain.members}]
+            for domain in self.options.power_domains
+        }
 
     @property
     def foreign_node_w(self) -> dict[str, float]:
@@ -187,11 +191,6 @@ class Load(Drawing):
             for node, gpus in job.gpus.items():
                 mislaid.setdefault(node, set()).update(gpus)
         return replace(self, leaving={}, mislaid=mislaid)
-
-    def _without_ours_w(self, node: SlurmNode) -> float:
-        """Return the watts that a node draws without the jobs of ours."""
-        idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
-        return self.options.server_w(node.kinds) + self.reserved_w(node) + idle_w
 
     def after(self, stops: Iterable[int], starts: Iterable[Start] = ()) -> Load:
         """Load after some jobs have stopped, those that are leaving are gone, and others have started."""
@@ -288,18 +287,12 @@ def usable(site: Site, options: SiteOptions) -> Site:
     return replace(site, nodes=nodes, notes=[*site.notes, *notes, *odd], reports=reports)
 
 
-def behind(site: Site, domain: PowerDomain) -> list[str]:
-    """Nodes that draw through a power domain."""
-    members = set(domain.members)
-    return [node for node in site.nodes if {node, *site.switches_above(node)} & members]
-
-
 def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     """Build the load of a cluster as it is now.
 
     GPUs of one kind among several of a machine are numbered anew, as Slurm numbers all together. Numbers that
     it does not tell yet, of jobs that start or end, are taken to be the first free ones.
-    A released job whose GPUs somebody else took is `stranded`.
+    A released job whose GPUs somebody else took is `astray`.
     """
     complete = not site.notes
     site = usable(site, options)
@@ -330,11 +323,11 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
             continue
         if (launch := launch_of(job)) is None:
             if is_launched(job):
-                load.astray.append(job.id)
+                load.astray[job.id] = "Slurm requeued it, and may start it at any moment"
         elif load.has_room(launch):
             load.take(job, launch)
         else:
-            load.stranded.append(job.id)
+            load.astray[job.id] = "its GPUs are gone"
     return load
 
 

@@ -277,8 +277,7 @@ class Rounds(RoundLoop[Report]):
 
     def _late(self, load: Load) -> dict[int, str]:
         """Released jobs that do not start, and why."""
-        late = dict.fromkeys(load.stranded, "its GPUs are gone")
-        late |= dict.fromkeys(load.astray, "Slurm requeued it, and may start it at any moment")
+        late = dict(load.astray)
         for number, running in load.ours.items():
             waited_s = load.site.time_s - running.launch.released_s
             if running.job.pending and waited_s > self.policy.start_s:

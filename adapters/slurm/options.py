@@ -294,7 +294,8 @@ def fields_of(
 ) -> dict[str, Any]:
     """Fields of a job of an instance: what is said of a job or, where nothing is, its plain request."""
     if "options" not in said and "model" not in said:
-        said = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **said}
+        limit_s = job.limit_s if 0 < job.limit_s <= 1e12 else PLAIN_S
+        said = {"options": _plain(job, site, options), "remaining_work": limit_s, **said}
     fields = _with_idle_watts(with_table(said, options.tables), options)
     least = {name: fields.pop(name) for name in TOLERATED if name in fields}
     kinds = {node.gpu_type for node in site.nodes.values()}
@@ -352,10 +353,6 @@ def _plain(job: SlurmJob, site: Site, options: SiteOptions) -> OptionTable:
     if not kinds:
         raise InputError([f"asks for GPUs of type '{wanted}', which no node has"])
     return plain_table(gpus, kinds, options)
-
-
-def _plain_s(job: SlurmJob) -> float:
-    return job.limit_s if 0 < job.limit_s <= 1e12 else PLAIN_S
 
 
 def _possible(

@@ -23,9 +23,9 @@ from wattsched.adapters.plan import (
 from wattsched.adapters.pools import Claim, divided
 from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.rounds import Plan
-from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of, pool_of
-from wattsched.adapters.slurm.load import Load, behind
-from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, fields_of, record_of, said_of
+from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of
+from wattsched.adapters.slurm.load import Load
+from wattsched.adapters.slurm.options import Launch, Ours, fields_of, record_of, said_of
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob
 from wattsched.adapters.slurm.running import Running, Start
 from wattsched.instances.errors import InputError
@@ -68,10 +68,7 @@ def cluster_of(
         taken = set(range(node.gpus)) - set(load.free(node.name))
         mine = own[node.name]
         unavailable = set(range(node.gpus)) - mine if shut else taken - mine
-        reserved_w = load.reserved_w(node) + staying_w[node.name]
-        # As `Load.reserved_w` counts idle GPUs of nodes that take no jobs.
-        if shut and node.takes_jobs:
-            reserved_w += load.idle_w(node) * len(load.free(node.name))
+        reserved_w = load.reserved_w(node, closed=shut) + staying_w[node.name]
         row: dict[str, Any] = {"name": node.name, "gpu_type": node.gpu_type, "gpus": node.gpus}
         row |= {"base_power_w": options.server_w(node.kinds), "reserved_w": reserved_w}
         row |= {"unavailable": sorted(unavailable)} if unavailable else {}
@@ -89,12 +86,13 @@ def reserved(site: Site, ahead_s: float) -> frozenset[str]:
     return frozenset(node for one in begun for node in one.nodes)
 
 
-def pools_by_node(site: Site, options: SiteOptions) -> dict[str, str]:
-    """Pool of each node; nodes behind different power caps are not interchangeable."""
-    pools = {node.name: pool_of(node) for node in site.nodes.values()}
-    for domain in options.power_domains:
-        for node in behind(site, domain):
-            pools[node] += f"/{domain.name}"
+def pools_by_node(load: Load) -> dict[str, str]:
+    """Pool of each node: those of one type, size and set of partitions behind the same power caps."""
+    nodes = load.site.nodes.values()
+    pools = {one.name: f"{one.gpu_type}/{one.gpus}/{'+'.join(sorted(one.partitions))}" for one in nodes}
+    for domain, below in load.under.items():
+        for node in below:
+            pools[node] += f"/{domain}"
     return pools
 
 
@@ -166,7 +164,7 @@ def round_of(
             said[job.id] = said_of(job, options, kinds={site.nodes[name].gpu_type for name in hosts})
             claims += [claim] if claim else []
     pools = divided(
-        pools_by_node(site, options),
+        pools_by_node(load),
         claims,
         together=[frozenset(one.gpus) for one in load.ours.values() if len(one.gpus) > 1],
         apart=[one.nodes for one in site.reservations if one.end_s > site.time_s],

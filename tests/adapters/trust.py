@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import wattsched
+from wattsched.adapters.plan import left_for
 
 RANGED = (
     "weight restart_s least_progress remaining_work min_gpus max_gpus gpu_counts batch_sizes frequencies_mhz "
@@ -33,7 +34,9 @@ ODD = st.one_of(
 
 def session_of(round: Any, cap_w: float, objective: str = "goodput") -> wattsched.Session:
     """A session of a round under a cap, without its jobs."""
-    session = wattsched.Session(round.cluster, objective=objective, tenants=round.tenants(300.0))
+    options = round.load.options
+    tenants = left_for(options.tenants, round.kept, 300.0, options.carbon_g_per_kwh)
+    session = wattsched.Session(round.cluster, objective=objective, tenants=tenants)
     session.update(power_w=cap_w)
     return session
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
 from wattsched.adapters.budget import Budget
-from wattsched.adapters.slurm.actions import Actions
+from wattsched.adapters.slurm.actions import Actions, _Asked
 from wattsched.adapters.slurm.loop import Policy, Rounds
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.snapshot import load
@@ -155,11 +155,12 @@ def test_the_cap_is_kept_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
             assert [command[1] for command in asked if command[1] == "requeuehold"]
             actions = rounds.actions
             assert actions is not None
+            release = _Asked("1-start", {"action": "start"}, [("scontrol", "release", "1")])
             with pytest.raises(JournalError, match="cannot be used"):
-                actions._ask("1-start", {"action": "start"}, ("scontrol", "release"))
+                actions._ask_all([release])
             assert not [command for command in asked if "release" in command]
         assert not any("nothing starts" in alarm for alarm in rounds.round().alarms)
-        assert actions._ask("1-start", {"action": "start"}, ("scontrol", "release")) == ""
+        assert actions._ask_all([release]) == [""]
 
 
 def test_a_full_disk_is_told(serve: Serve, tmp_path: Path) -> None:

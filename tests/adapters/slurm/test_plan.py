@@ -113,7 +113,7 @@ def test_a_released_job_holds_what_it_is_about_to_get() -> None:
 
 def test_a_job_that_slurm_requeued_by_itself_is_taken_back() -> None:
     requeued = {"job_state": "PENDING", "priority": 1, "restart_cnt": 1, "gres_detail": [], "nodes": ""}
-    assert load_of(changed(large=requeued), TRUSTING, Ours()).astray == [NUMBERS["large"]]
+    assert [*load_of(changed(large=requeued), TRUSTING, Ours()).astray] == [NUMBERS["large"]]
 
 
 def test_a_clock_does_not_change_while_a_job_runs() -> None:
