@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,6 +62,11 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 class NoticeWarning(UserWarning):
     """Something that the caller should know about an answer; the command line says it in a line."""
+
+
+def notice(told: str) -> None:
+    """Give a `NoticeWarning`, at the place from which the one who tells it was called."""
+    warnings.warn(told, NoticeWarning, stacklevel=3)
 
 
 @contextmanager

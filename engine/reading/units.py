@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from wattsched.reading.inputs import UNKNOWN, NoticeWarning, echo, number_in
+from wattsched.reading.inputs import UNKNOWN, echo, notice, number_in
 
 Quantity = Literal["power", "energy", "carbon", "money", "time", "frequency"]
 
@@ -172,7 +171,7 @@ class Numbers:
         if not self.stated:
             told.append(f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit")
         for one in told:
-            warnings.warn(f"{place}: assumed: {one}", NoticeWarning, stacklevel=3)
+            notice(f"{place}: assumed: {one}")
 
     def _refused(self, unit: str) -> ValueError:
         return ValueError(f"the unit {echo(unit)} is not known; read are {KNOWN[self.quantity]}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from numbers import Real
@@ -13,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from wattsched.instances.errors import NoticeWarning, naming, require_known, require_range
+from wattsched.instances.errors import naming, require_known, require_range
 from wattsched.instances.signals import Signal, read_signal
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, start_time, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
 from wattsched.reading.clocks import LOCAL, moment_s
-from wattsched.reading.inputs import echo
+from wattsched.reading.inputs import echo, notice
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep, Steps
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
 from wattsched.replay.jobs.caps import Caps
@@ -161,11 +160,11 @@ class ReplaySettings:
             # A date without a zone may be up to 14 hours from UTC.
             elif abs(counts - own) > timedelta(hours=0 if first.tzinfo or start is None else 14):
                 told = f"arrives at {shown(own.timestamp())}, counted as {shown(counts.timestamp())}"
-                warnings.warn(f"{trace.source}: assumed: the first job {told}", NoticeWarning, stacklevel=3)
+                notice(f"{trace.source}: assumed: the first job {told}")
         elif start is None:
             told = f"the first job arrives when the file begins, at {shown(trace.begin_s[0])} UTC"
             told += "" if trace.zoned else ", as its times have no zone"
-            warnings.warn(f"{trace.source}: assumed: {told}", NoticeWarning, stacklevel=3)
+            notice(f"{trace.source}: assumed: {told}")
         return None if start is None else trace.moment(start)
 
     def over_time(
@@ -239,8 +238,7 @@ class ReplaySettings:
             if first is None:
                 raise ValueError("its times are dates, and the jobs have none: `start` says when they begin")
             if first.tzinfo is None:
-                told = f"{file}: assumed: the dates of the jobs, which have no zone, are UTC"
-                warnings.warn(told, NoticeWarning, stacklevel=4)
+                notice(f"{file}: assumed: the dates of the jobs, which have no zone, are UTC")
             return read_signal(file), begin_s - first.replace(tzinfo=first.tzinfo or UTC).timestamp()
 
 
@@ -269,7 +267,7 @@ class Scene:
         nights = first and not first.tzinfo and (first + days).date() > first.date()
         if nights and settings.start and moment_s(settings.start)[1] != LOCAL:
             told = f"the jobs' dates have no zone: all are as far from UTC as {echo(settings.start)} says"
-            warnings.warn(f"assumed: {told}", NoticeWarning, stacklevel=2)
+            notice(f"assumed: {told}")
         carbon, tariff = (settings.over_time(what, begin_s, first) for what in ("carbon", "money"))
         assert isinstance(carbon, Carbon)
         of_files = [one for one in (carbon, tariff) if one is not None and one.source]
