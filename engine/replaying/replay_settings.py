@@ -21,8 +21,7 @@ from wattsched.reading.clocks import LOCAL, moment_s
 from wattsched.reading.inputs import echo, notice
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep, Steps
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
-from wattsched.replay.jobs.caps import Caps
-from wattsched.replay.jobs.gpu_limits import limited
+from wattsched.replay.jobs.caps import Caps, limited
 from wattsched.replay.jobs.knowledge import KNOWLEDGE, Knows, known_of, known_under
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
