@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import RootModel
 
-from wattsched.instances.errors import InputError, lines_of
+from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.profiles import Profiles
@@ -20,8 +20,5 @@ def read_profiles(path: str | Path) -> Profiles:
     if not one and (not isinstance(told, list) or not told):
         what = "is neither a profile nor a list of them, nor an instance with 'profiles'"
         raise InputError([what], str(path))
-    listed = [document] if one else told
-    try:
-        return Profiles(tuple(TypeAdapter(list[Profile]).validate_python(listed)))
-    except ValidationError as error:
-        raise InputError(lines_of(error, listed), str(path)) from None
+    found = validated(RootModel[list[Profile]], [document] if one else told, str(path))
+    return Profiles(tuple(found.root))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from wattsched.reading.inputs import UNKNOWN, echo, notice, number_in
+from wattsched.reading.inputs import UNKNOWN, echo, naming, notice, number_in
 
 Quantity = Literal["power", "energy", "carbon", "money", "time", "frequency"]
 
@@ -124,12 +124,10 @@ class Numbers:
     def __init__(self, name: str, quantity: Quantity, place: str = ""):
         self.quantity, self._bare = quantity, False
         self._own: Unit | None = None  # that of the last value, where values state units
-        try:
+        with naming(f"{place}, column {echo(name)}"):
             self._header = unit_in(name, quantity)
             if self._header is None and (unknown := _unknown(name)):
                 raise self._refused(unknown)
-        except ValueError as error:
-            raise ValueError(f"{place}, column {echo(name)}: {error}") from None
         self.stated, self.currency = self._header is not None, self._header.currency if self._header else ""
 
     def __call__(self, text: str) -> float:

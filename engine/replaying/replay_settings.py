@@ -131,11 +131,9 @@ class ReplaySettings:
             raise ValueError(
                 "`start` is a time in a file, but none of `carbon`, `tariff`, `signal` names one"
             )
-        try:
-            if self.start is not None:
+        if self.start is not None:
+            with naming("start"):
                 utc_time(self.start)
-        except ValueError as error:
-            raise ValueError(f"start: {error}") from None
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None:

@@ -15,7 +15,7 @@ from wattsched.instances.signals import read_signal
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, start_time
 from wattsched.instances.units import J_PER_KWH, S_PER_H
-from wattsched.reading.inputs import notice
+from wattsched.reading.inputs import naming, notice
 from wattsched.topology.arrays import IntArray
 
 GPU_COUNTS = (1, 2, 4, 8, 16)
@@ -186,10 +186,8 @@ def _read(option: str, file: str | Path, zone: str | None, *, may_lack: bool) ->
 
 def _forecast(trace: CarbonTrace, start: str | None, slots: int, slot_s: float) -> list[float]:
     """Forecast of a file in so many slots from a time on."""
-    try:
+    with naming("start"):
         begin = trace.moment(start) if start is not None else trace.begin
-    except ValueError as error:
-        raise ValueError(f"start: {error}") from None
     return trace.slots(begin, slots, slot_s)
 
 

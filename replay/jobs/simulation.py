@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.reading.inputs import naming
 from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, PerKwh, Sleep, StepLog, require_finite
 from wattsched.replay.jobs.allocations import Allocations, within_caps
 from wattsched.replay.jobs.budget import Budget, Ledger
@@ -224,10 +225,8 @@ class Replay:
         seconds = time.perf_counter() - begin
         require_valid(state, decision, self.name)
         asked, decision = decision, within_caps(state, decision, self._held.segments.sharing)
-        try:
+        with naming(f"policy '{self.name}' at {self.time_s:g} s"):
             self._held.apply(state, decision)
-        except ValueError as error:
-            raise ValueError(f"policy '{self.name}' at {self.time_s:g} s: {error}") from None
         self._require_room()
         self._changed, self._short = False, decision.short
         self._again_s = max(decision.again_s, self.time_s)
