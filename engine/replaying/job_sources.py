@@ -11,15 +11,17 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from wattsched.instances.errors import NoticeWarning, naming, require_range
-from wattsched.instances.profiles import read_profiles
+from pydantic import RootModel
+
+from wattsched.instances.errors import InputError, NoticeWarning, naming, require_range, validated
+from wattsched.instances.io import read_json
 from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.job_lists import first_arrival
 from wattsched.instances.traces.recorded import grown, using_gpus
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY
+from wattsched.perfmodels.profile import CATALOGUE, Profile, Profiles
 from wattsched.perfmodels.profile_errors import with_errors
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import meant, notice
 from wattsched.reading.tables import comments_of
@@ -38,6 +40,21 @@ def forms() -> list[str]:
     """Names of the formats of lists of jobs, that of lists of one's own first."""
     known = [name for name, form in formats().items() if form.yields == "jobs"]
     return sorted(known, key=lambda name: name != LIST)
+
+
+def read_profiles(path: str | Path) -> Profiles:
+    """Read profiles that take the place of the catalogue's: one of `fit`, a list, or those of an instance.
+
+    Faults, and no profile at all, are an `InputError`.
+    """
+    document = read_json(path)
+    one = isinstance(document, dict) and "throughput" in document
+    told = document.get("profiles") if isinstance(document, dict) and not one else document
+    if not one and (not isinstance(told, list) or not told):
+        what = "is neither a profile nor a list of them, nor an instance with 'profiles'"
+        raise InputError([what], str(path))
+    found = validated(RootModel[list[Profile]], [document] if one else told, str(path))
+    return Profiles(tuple(found.root))
 
 
 @dataclass(frozen=True)

@@ -246,9 +246,9 @@ def print_explanation(out: Console, found: Explanation) -> None:
     rows: list[Any] = []
     for one in found.alternatives:
         told = words_of(one, found.job) + (", later than if it waits" if one.change.later else "")
-        others = len(one.decision.jobs) + len(one.decision.waiting) - 1  # beside the job itself
+        more = len(one.decision.jobs) + len(one.decision.waiting) - 1  # beside the job itself
         proof = "proven least" if one.proven else _short(one)
-        rows.append((told, str(others) if others > 0 else "none", proof))
+        rows.append((told, str(more) if more > 0 else "none", proof))
     if rows:
         heading(out, "It runs with", "no other job that runs is later")
         table(out, ["change", "other jobs that change", "proof"], rows)

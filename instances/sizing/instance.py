@@ -16,8 +16,7 @@ from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.tenants import Tenant, tenant_faults
 from wattsched.instances.sizing.uncertainty import Deviation, Uncertainty, uncertainty_faults
 from wattsched.instances.units import J_PER_KWH
-from wattsched.perfmodels.profile import Configurations, Profile
-from wattsched.perfmodels.profiles import Profiles
+from wattsched.perfmodels.profile import Configurations, Profile, Profiles
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import COLUMNS, ROWS, form_of

@@ -24,7 +24,7 @@ from wattsched.instances.errors import MOST_FAULTS, InputError
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.perfmodels.profile import CATALOGUE, Profiles
 from wattsched.reading.clocks import LOCAL, SECONDS, clock_s, is_since_1970, moment_s
 from wattsched.reading.inputs import echo, listed, notice, number_in, printable
 from wattsched.reading.tables import Cells, bounded, comments_of, count_in, rows_of, text_in

@@ -26,7 +26,7 @@ from pydantic import RootModel
 from wattsched.instances.errors import validated
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.perfmodels.profile import CATALOGUE, Profiles
 from wattsched.reading.inputs import listed
 from wattsched.reading.tables import SMALLEST, Row, csv_lines, rows_of, tell_unread
 from wattsched.replay.jobs.trace import Trace, trace_of
