@@ -17,6 +17,7 @@ import click
 
 from wattsched.environment.interrupts import interrupted
 from wattsched.reading.inputs import echo, names_file
+from wattsched.reading.inputs import notice as notice
 from wattsched.report.wording import printable
 
 CHECK_FAILED = 1
@@ -245,13 +246,6 @@ def telling_notices() -> Iterator[None]:
         warnings.simplefilter("always")
         warnings.showwarning = tell
         yield
-
-
-def notice(line: str) -> None:
-    """Say what the user should know of an answer, as the library does."""
-    from wattsched.instances.errors import NoticeWarning
-
-    warnings.warn(line, NoticeWarning, stacklevel=2)
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None
             _write_texts(values, parts)
             return
         if values and isinstance(values[0], float | int):
-            parts.append(_numbers(values))
+            parts.append(b"D%d:" % len(values) + struct.pack(f"<{len(values)}d", *values))
             return
     except (TypeError, struct.error):  # not all are of one kind
         pass
@@ -234,10 +234,6 @@ def _doubles(values: FloatArray | IntArray | BoolArray) -> bytes:
     doubles = values.astype("<f8")
     doubles[np.isnan(doubles)] = np.nan
     return b"D%d:" % len(doubles) + doubles.tobytes()
-
-
-def _numbers(values: list[Any] | tuple[Any, ...]) -> bytes:
-    return b"D%d:" % len(values) + struct.pack(f"<{len(values)}d", *values)
 
 
 def _text(text: str) -> bytes:

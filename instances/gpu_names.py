@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from functools import lru_cache
 
 from wattsched.instances.clusters import GPU_TYPES, spelt_as_known
-from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.gpu_parts import GpuPart, part_named, part_of
-from wattsched.reading.inputs import meant
+from wattsched.reading.inputs import meant, notice
 from wattsched.topology.cluster import GpuType
 
 BOARD_POWER_W = {
@@ -122,7 +120,7 @@ def stated_gpu_type(text: str) -> tuple[str, GpuType]:
         raise ValueError(f"gpu_type: {told}; or say which of {measured} counts instead, as in {name}=A100")
     kind, assumed = gpu_type_named(name, stand_in if equals else None)
     if assumed:
-        warnings.warn(f"assumed: GPU type '{name}' {assumed}", NoticeWarning, stacklevel=3)
+        notice(f"assumed: GPU type '{name}' {assumed}")
     return name, kind
 
 

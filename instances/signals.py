@@ -7,7 +7,6 @@ ramp falls from what held before it, from its begin on, and rises again after it
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,9 +18,9 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, model_validator
 
-from wattsched.instances.errors import InputError, NoticeWarning, refuse, shown, validated
+from wattsched.instances.errors import InputError, refuse, shown, validated
 from wattsched.instances.io import read_json
-from wattsched.reading.inputs import meant
+from wattsched.reading.inputs import meant, notice
 from wattsched.reading.tables import LARGEST, Row, bounded, rows_of, text_in
 from wattsched.reading.units import Numbers, watts_column
 from wattsched.topology.arrays import FloatArray
@@ -186,7 +185,7 @@ class Signal(Strict):
         if self.until is not None and self.until.timestamp() <= begin_s:
             told += [f"it counted until {self.until.isoformat()}, and is kept all the same"]
         for line in told:
-            warnings.warn(f"{source}: assumed: {line}", NoticeWarning, stacklevel=3)
+            notice(f"{source}: assumed: {line}")
 
     def granting(self, wish: Limit | None = None) -> Signal:
         """Return the signal with one of its wishes, or with all, as firm limits."""
@@ -311,8 +310,8 @@ def _limits(rows: Iterator[Row], source: str) -> Iterator[dict[str, Any]]:
             raise row.fault(strange[0], f"is not read; read are {', '.join((*COLUMNS, *OPTIONAL))}")
         if row.forms == {} and watts.stated and watts("1") > 1 and "," in row.cells[power]:
             row.forms[power] = None, ","  # Of kilowatts three decimals are watts, and no thousands.
-            told = f"column '{power}': assumed: decimals follow a comma, as semicolons separate cells"
-            warnings.warn(f"{source}, {told}", NoticeWarning, stacklevel=4)
+            told = "assumed: decimals follow a comma, as semicolons separate cells"
+            notice(f"{source}, column '{power}': {told}")
         names = [name for name, text in row.cells.items() if text.strip()]
         readers = dict.fromkeys(TEXTS, text_in) | {power: partial(bounded, least=-LARGEST, read=watts)}
         limit = {name: row.read(name, readers.get(name, partial(bounded, least=-LARGEST))) for name in names}

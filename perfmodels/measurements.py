@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -15,7 +14,7 @@ from wattsched.perfmodels.columns import read_table
 from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
-from wattsched.reading.inputs import MOST_COLUMNS, NoticeWarning, echo, listed, read_text
+from wattsched.reading.inputs import MOST_COLUMNS, echo, listed, notice, read_text
 from wattsched.reading.tables import Row
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -230,7 +229,7 @@ def too_few(told: str, notes: Sequence[str]) -> ValueError:
     left_out = [note for note in notes if note.startswith("left out")]
     for note in notes:
         if note not in left_out:
-            warnings.warn(note, NoticeWarning, stacklevel=3)
+            notice(note)
     return ValueError("; ".join([told, *left_out]))
 
 

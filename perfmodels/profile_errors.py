@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.perfmodels.power import PowerLimitTable
-from wattsched.perfmodels.profile import Profile, catalogue
-from wattsched.perfmodels.profiles import Profiles
+from wattsched.perfmodels.profile import Profile, Profiles, catalogue
 
 LEAST, ASSUMED = 0.1, 0.5
 """Standard deviations of logarithms: of what was measured at least, and of what was taken from elsewhere, as

@@ -9,8 +9,8 @@ import numpy as np
 
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.placement.curves import Curves
-from wattsched.report.html.chart import Series, blank_axes, chart, picture_of
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
+from wattsched.report.html.pictures import Series, blank_axes, chart, picture_of
 from wattsched.report.replays import Summaries, tables_of
 from wattsched.report.terminal import Told
 from wattsched.report.wording import duration, energy

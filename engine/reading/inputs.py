@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,6 +64,11 @@ class NoticeWarning(UserWarning):
     """Something that the caller should know about an answer; the command line says it in a line."""
 
 
+def notice(told: str) -> None:
+    """Give a `NoticeWarning`, at the place from which the one who tells it was called."""
+    warnings.warn(told, NoticeWarning, stacklevel=3)
+
+
 @contextmanager
 def naming(file: str | Path) -> Iterator[None]:
     """Name the file in what is wrong with it, a ValueError."""
@@ -112,15 +118,12 @@ def number_in(text: str) -> float:
 @contextmanager
 def open_file(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
     """Open a regular file for its bytes; a pipe or device, which might never end, is an OSError."""
-    with open(path, "rb", opener=_without_waiting) as file:
+    # A regular file does not change by it, and nobody waits for whoever writes into a pipe.
+    mode = getattr(os, "O_NONBLOCK", 0)
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | mode)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, NO_FILE, str(path))
         yield file
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open without waiting for somebody who writes into a pipe; of a regular file it changes nothing."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_bytes(path: str | Path) -> bytes:

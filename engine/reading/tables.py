@@ -7,7 +7,6 @@ import csv
 import io
 import math
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -17,13 +16,13 @@ from wattsched.reading.inputs import (
     MOST_COLUMNS,
     MOST_NAMED,
     ROWS_PER_MB,
-    NoticeWarning,
     TooLargeError,
     echo,
     first_repeated,
     listed,
     most_mb,
     naming,
+    notice,
     number_in,
     read_bytes,
     require_text,
@@ -70,14 +69,13 @@ def _table_in(path: str | Path) -> bytes:
 def tell_unread(path: str | Path, names: Iterable[str], more: str = "") -> None:
     """Name the columns of a table that are not read, and `more` on them."""
     if found := [*filter(None, names)]:
-        told = f"{path}: not read: the columns {listed(found, most=MOST_NAMED)}{more}"
-        warnings.warn(told, NoticeWarning, stacklevel=3)
+        notice(f"{path}: not read: the columns {listed(found, most=MOST_NAMED)}{more}")
 
 
 def tell_cut(content: bytes | str, path: str | Path) -> None:
     """Point at a table whose last line does not end: its last number may be a part of one."""
     if content and content[-1:] not in (b"\n", b"\r", "\n", "\r"):
-        warnings.warn(f"{path}: {CUT}", NoticeWarning, stacklevel=3)
+        notice(f"{path}: {CUT}")
 
 
 def comments_of(path: str | Path) -> list[str]:

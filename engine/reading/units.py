@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from wattsched.reading.inputs import UNKNOWN, NoticeWarning, echo, number_in
+from wattsched.reading.inputs import UNKNOWN, echo, naming, notice, number_in
 
 Quantity = Literal["power", "energy", "carbon", "money", "time", "frequency"]
 
@@ -125,12 +124,10 @@ class Numbers:
     def __init__(self, name: str, quantity: Quantity, place: str = ""):
         self.quantity, self._bare = quantity, False
         self._own: Unit | None = None  # that of the last value, where values state units
-        try:
+        with naming(f"{place}, column {echo(name)}"):
             self._header = unit_in(name, quantity)
             if self._header is None and (unknown := _unknown(name)):
                 raise self._refused(unknown)
-        except ValueError as error:
-            raise ValueError(f"{place}, column {echo(name)}: {error}") from None
         self.stated, self.currency = self._header is not None, self._header.currency if self._header else ""
 
     def __call__(self, text: str) -> float:
@@ -172,7 +169,7 @@ class Numbers:
         if not self.stated:
             told.append(f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit")
         for one in told:
-            warnings.warn(f"{place}: assumed: {one}", NoticeWarning, stacklevel=3)
+            notice(f"{place}: assumed: {one}")
 
     def _refused(self, unit: str) -> ValueError:
         return ValueError(f"the unit {echo(unit)} is not known; read are {KNOWN[self.quantity]}")

@@ -9,14 +9,14 @@ is not beside the best: bounds know the future, and tell too little of what more
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wattsched.instances.errors import NoticeWarning, require_range
+from wattsched.instances.errors import require_range
 from wattsched.reading.arguments import require_types
+from wattsched.reading.inputs import notice
 from wattsched.replay.jobs.policies import PRICED, base_of, require_policy, shares
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.candidates import Candidate, Site
@@ -153,7 +153,7 @@ class _Study:
         for pool, n in zip(self.site.pools, most, strict=True):
             if n and pool not in used:
                 told = f"no job of the trace can run on {pool}, as its model has no profile there"
-                warnings.warn(f"prices: {told}: such nodes stay idle", NoticeWarning, stacklevel=4)
+                notice(f"prices: {told}: such nodes stay idle")
         for k, (one, idle_w) in enumerate(zip(self.candidates, self.costs.idle_w.tolist(), strict=True)):
             if one.power_w is not None and one.power_w < idle_w:
                 self.why[k] = f"its cap is below the {idle_w:,.0f} W that it draws when idle"

@@ -11,17 +11,19 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from wattsched.instances.errors import NoticeWarning, naming, require_range
-from wattsched.instances.profiles import read_profiles
+from pydantic import RootModel
+
+from wattsched.instances.errors import InputError, NoticeWarning, naming, require_range, validated
+from wattsched.instances.io import read_json
 from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.job_lists import first_arrival
 from wattsched.instances.traces.recorded import grown, using_gpus
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY
+from wattsched.perfmodels.profile import CATALOGUE, Profile, Profiles
 from wattsched.perfmodels.profile_errors import with_errors
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
-from wattsched.reading.inputs import meant
+from wattsched.reading.inputs import meant, notice
 from wattsched.reading.tables import comments_of
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, is_plain, trace_of_durations
@@ -38,6 +40,21 @@ def forms() -> list[str]:
     """Names of the formats of lists of jobs, that of lists of one's own first."""
     known = [name for name, form in formats().items() if form.yields == "jobs"]
     return sorted(known, key=lambda name: name != LIST)
+
+
+def read_profiles(path: str | Path) -> Profiles:
+    """Read profiles that take the place of the catalogue's: one of `fit`, a list, or those of an instance.
+
+    Faults, and no profile at all, are an `InputError`.
+    """
+    document = read_json(path)
+    one = isinstance(document, dict) and "throughput" in document
+    told = document.get("profiles") if isinstance(document, dict) and not one else document
+    if not one and (not isinstance(told, list) or not told):
+        what = "is neither a profile nor a list of them, nor an instance with 'profiles'"
+        raise InputError([what], str(path))
+    found = validated(RootModel[list[Profile]], [document] if one else told, str(path))
+    return Profiles(tuple(found.root))
 
 
 @dataclass(frozen=True)
@@ -140,7 +157,7 @@ class JobSource:
             self._notice_cuts(jobs, found[seeds[0]])
             if waited := [job for job in jobs if job.waited_s is not None]:
                 for entry in overfull(waited, cluster, clock):
-                    warnings.warn(f"{self.file}: {entry.sentence()}", NoticeWarning, stacklevel=2)
+                    notice(f"{self.file}: {entry.sentence()}")
         return found
 
     def as_set(self, cluster: Cluster, traces: Mapping[int, Trace]) -> Mapping[int, Trace]:
@@ -206,7 +223,7 @@ class JobSource:
             job, gpus = max(cut, key=lambda one: one[0].gpus)
             most = f"'{job.name}', which asks for most, runs on {gpus:,} instead of {job.gpus:,}"
             message = f"{message} ({lost_h:,.0f} GPU hours less; {most}): {why}"
-            warnings.warn(f"{self.file}: assumed: {message}", NoticeWarning, stacklevel=3)
+            notice(f"{self.file}: assumed: {message}")
 
     @property
     def draws(self) -> bool:
@@ -224,11 +241,10 @@ class JobSource:
         if self.as_deployed:
             requests = f"{sum(map(is_plain, jobs)):,} of {len(jobs):,} jobs are plain requests"
             told = f"{requests}, which change neither GPUs nor settings; the others as the list says"
-            warnings.warn(f"{self.file}: as deployed: {told}", NoticeWarning, stacklevel=4)
+            notice(f"{self.file}: as deployed: {told}")
             return
         gpus = f" and on 1/{most} to {most} times the GPUs that they asked for" if most > 1 else ""
-        message = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
-        warnings.warn(message, NoticeWarning, stacklevel=4)
+        notice(f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}")
 
     def _listed(self, cluster: Cluster, known: Mapping[int, Profiles]) -> dict[int, Trace]:
         """Jobs of a list that tells their work, by the seed of the performance models."""
@@ -272,7 +288,6 @@ class JobSource:
         window_s = (end - self.from_day) * S_PER_DAY
         if long := [job for job in within if job.duration_s > window_s]:
             what = f"longer than the {window_s / S_PER_DAY:g} days asked for"
-            told = Entry.of("doubtful", what, long).sentence()
-            warnings.warn(f"{self.file}: {told}", NoticeWarning, stacklevel=3)
+            notice(f"{self.file}: {Entry.of('doubtful', what, long).sentence()}")
         before = [job for job, day in zip(jobs, days, strict=True) if day - first < self.from_day]
         return before, within

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wattsched.instances.errors import NoticeWarning, naming, require_range
+from wattsched.instances.errors import naming, require_range
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.reading.arguments import require_types
+from wattsched.reading.inputs import notice
 from wattsched.replay.placement.bounds import Distances, distances
 from wattsched.replay.placement.curves import Curves, mean
 from wattsched.replay.placement.stream import Experiment, run_all
@@ -62,7 +62,7 @@ def _tell_unknown_models(experiment: Experiment) -> None:
     message = f"gpu_spec names models that no node has: {listed(unknown)}"
     if lost:
         message += f"; {count(lost, 'task')} can go nowhere"
-    warnings.warn(message, NoticeWarning, stacklevel=3)
+    notice(message)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from numbers import Real
@@ -13,17 +12,16 @@ from typing import Literal
 
 import numpy as np
 
-from wattsched.instances.errors import NoticeWarning, naming, require_known, require_range
+from wattsched.instances.errors import naming, require_known, require_range
 from wattsched.instances.signals import Signal, read_signal
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, start_time, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
 from wattsched.reading.clocks import LOCAL, moment_s
-from wattsched.reading.inputs import echo
+from wattsched.reading.inputs import echo, notice
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep, Steps
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
-from wattsched.replay.jobs.caps import Caps
-from wattsched.replay.jobs.gpu_limits import limited
+from wattsched.replay.jobs.caps import Caps, limited
 from wattsched.replay.jobs.knowledge import KNOWLEDGE, Knows, known_of, known_under
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
@@ -133,11 +131,9 @@ class ReplaySettings:
             raise ValueError(
                 "`start` is a time in a file, but none of `carbon`, `tariff`, `signal` names one"
             )
-        try:
-            if self.start is not None:
+        if self.start is not None:
+            with naming("start"):
                 utc_time(self.start)
-        except ValueError as error:
-            raise ValueError(f"start: {error}") from None
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None:
@@ -161,11 +157,11 @@ class ReplaySettings:
             # A date without a zone may be up to 14 hours from UTC.
             elif abs(counts - own) > timedelta(hours=0 if first.tzinfo or start is None else 14):
                 told = f"arrives at {shown(own.timestamp())}, counted as {shown(counts.timestamp())}"
-                warnings.warn(f"{trace.source}: assumed: the first job {told}", NoticeWarning, stacklevel=3)
+                notice(f"{trace.source}: assumed: the first job {told}")
         elif start is None:
             told = f"the first job arrives when the file begins, at {shown(trace.begin_s[0])} UTC"
             told += "" if trace.zoned else ", as its times have no zone"
-            warnings.warn(f"{trace.source}: assumed: {told}", NoticeWarning, stacklevel=3)
+            notice(f"{trace.source}: assumed: {told}")
         return None if start is None else trace.moment(start)
 
     def over_time(
@@ -239,8 +235,7 @@ class ReplaySettings:
             if first is None:
                 raise ValueError("its times are dates, and the jobs have none: `start` says when they begin")
             if first.tzinfo is None:
-                told = f"{file}: assumed: the dates of the jobs, which have no zone, are UTC"
-                warnings.warn(told, NoticeWarning, stacklevel=4)
+                notice(f"{file}: assumed: the dates of the jobs, which have no zone, are UTC")
             return read_signal(file), begin_s - first.replace(tzinfo=first.tzinfo or UTC).timestamp()
 
 
@@ -269,7 +264,7 @@ class Scene:
         nights = first and not first.tzinfo and (first + days).date() > first.date()
         if nights and settings.start and moment_s(settings.start)[1] != LOCAL:
             told = f"the jobs' dates have no zone: all are as far from UTC as {echo(settings.start)} says"
-            warnings.warn(f"assumed: {told}", NoticeWarning, stacklevel=2)
+            notice(f"assumed: {told}")
         carbon, tariff = (settings.over_time(what, begin_s, first) for what in ("carbon", "money"))
         assert isinstance(carbon, Carbon)
         of_files = [one for one in (carbon, tariff) if one is not None and one.source]

@@ -20,8 +20,7 @@ from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.budget import PACINGS, Pacing
-from wattsched.replay.jobs.caps import CapError
-from wattsched.replay.jobs.gpu_limits import distinct_limits
+from wattsched.replay.jobs.caps import CapError, distinct_limits
 from wattsched.replay.jobs.knowledge import BLIND, Knows, known_of, known_under
 from wattsched.replay.jobs.policies import base_of, require_policy
 from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, record_of

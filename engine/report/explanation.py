@@ -246,7 +246,9 @@ def print_explanation(out: Console, found: Explanation) -> None:
     rows: list[Any] = []
     for one in found.alternatives:
         told = words_of(one, found.job) + (", later than if it waits" if one.change.later else "")
-        rows.append((told, _others(one), "proven least" if one.proven else _short(one)))
+        more = len(one.decision.jobs) + len(one.decision.waiting) - 1  # beside the job itself
+        proof = "proven least" if one.proven else _short(one)
+        rows.append((told, str(more) if more > 0 else "none", proof))
     if rows:
         heading(out, "It runs with", "no other job that runs is later")
         table(out, ["change", "other jobs that change", "proof"], rows)
@@ -258,12 +260,6 @@ def print_explanation(out: Console, found: Explanation) -> None:
     if found.unanswered:
         asked = ", ".join(_ASKED.get(name, name) for name in found.unanswered)
         line(out, (f"not answered in time, or without a proof: {asked}", "dim"))
-
-
-def _others(one: Alternative) -> str:
-    """Count the jobs that do something else than decided, beside the job itself."""
-    others = len(one.decision.jobs) + len(one.decision.waiting) - 1
-    return str(others) if others > 0 else "none"
 
 
 def _short(one: Alternative) -> str:

@@ -287,8 +287,8 @@ def page_of(found: Savings) -> Page:
 
 
 def _picture(found: Savings) -> Picture:
-    from wattsched.report.html.chart import Series, chart
     from wattsched.report.html.page import Picture
+    from wattsched.report.html.pictures import Series, chart
 
     lines = [(one.policy, one.points) for one in found.policies]
     if found.limits:

@@ -277,7 +277,8 @@ def worth(row: str, prices: Mapping[str, float], goal: Goal, capacity: float | N
         return f"one more {known.unit} would {goal.verb} {most} {goal.amount(price)}"
     if not known.unit:
         return ""
-    step = 1.0 if capacity is None else _round_part(capacity)
+    # The power of ten that is about a hundredth of the budget.
+    step = 10.0 ** round(math.log10(capacity / 100)) if capacity is not None and capacity > 0 else 1.0
     if price < 0:  # there must be so much of it
         return f"{number(step)} more of it would cost {least} {goal.amount(-price * step)}"
     return f"{quantity(step, known.unit)} more would {goal.verb} {most} {goal.amount(price * step)}"
@@ -305,8 +306,3 @@ def _block_price(prices: Mapping[str, float], pool: str, size: int) -> float:
         levels.append(prices.get(f"buddy:{pool}:{size}", 0.0))
         size //= 2
     return sum(levels) * (1 << (len(levels) - 1))
-
-
-def _round_part(capacity: float) -> float:
-    """Power of ten that is about a hundredth of a budget."""
-    return 10.0 ** round(math.log10(capacity / 100)) if capacity > 0 else 1.0

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from wattsched.instances.clusters import known_gpu_type
-from wattsched.instances.errors import NoticeWarning, require_range
+from wattsched.instances.errors import require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.instances.signals import read_signal
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, start_time
 from wattsched.instances.units import J_PER_KWH, S_PER_H
+from wattsched.reading.inputs import naming, notice
 from wattsched.topology.arrays import IntArray
 
 GPU_COUNTS = (1, 2, 4, 8, 16)
@@ -114,12 +114,10 @@ def shifting_horizon(
         raise ValueError(f"start: {told}")
     if len({trace.zoned for trace in traces.values()}) > 1:
         local = next(trace for trace in traces.values() if not trace.zoned)
-        warnings.warn(
-            f"{local.source}: assumed: its times have no zone and are UTC", NoticeWarning, stacklevel=2
-        )
+        notice(f"{local.source}: assumed: its times have no zone and are UTC")
     if carbon is None and (tariff is not None or signal is not None):
         told = "carbon intensities are made up, days with a dip at noon, as no file of `carbon` is given"
-        warnings.warn(f"assumed: {told}", NoticeWarning, stacklevel=2)
+        notice(f"assumed: {told}")
     forecasts = {name: _forecast(trace, start, slots, slot_s) for name, trace in traces.items()}
     g_per_kwh = forecasts["carbon"] if "carbon" in traces else _made_up(rng, slots, slot_s)
     price, currency = forecasts.get("tariff"), traces["tariff"].currency if "tariff" in traces else None
@@ -188,10 +186,8 @@ def _read(option: str, file: str | Path, zone: str | None, *, may_lack: bool) ->
 
 def _forecast(trace: CarbonTrace, start: str | None, slots: int, slot_s: float) -> list[float]:
     """Forecast of a file in so many slots from a time on."""
-    try:
+    with naming("start"):
         begin = trace.moment(start) if start is not None else trace.begin
-    except ValueError as error:
-        raise ValueError(f"start: {error}") from None
     return trace.slots(begin, slots, slot_s)
 
 

@@ -16,7 +16,7 @@ from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.tenants import Tenant, tenant_faults
 from wattsched.instances.sizing.uncertainty import Deviation, Uncertainty, uncertainty_faults
 from wattsched.instances.units import J_PER_KWH
-from wattsched.perfmodels.profile import Configurations, Profile, find
+from wattsched.perfmodels.profile import Configurations, Profile, Profiles
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import COLUMNS, ROWS, form_of
@@ -192,9 +192,7 @@ class Instance(Strict):
 
     def profile_of(self, model: str, gpu_type: str) -> Profile | None:
         """Profile of a model for a GPU type or its stand-in, of the instance, else of the catalogue."""
-        stand_in = self.cluster.gpu_types[gpu_type].profile or gpu_type
-        own = {(profile.model, profile.gpu_type): profile for profile in reversed(self.profiles)}
-        return own.get((model, gpu_type)) or own.get((model, stand_in)) or find(model, stand_in)
+        return Profiles(tuple(self.profiles)).find(model, gpu_type, self.cluster.gpu_types[gpu_type].profile)
 
     def configurations_of(self, job: Job | ModelKind, pool: Pool) -> Configurations | None:
         """Return the configurations of a job, or of a kind of jobs, with a model in a pool.

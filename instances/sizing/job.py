@@ -90,11 +90,6 @@ class OptionTable(Strict):
         return zip(*(column for column in columns if column is not None), strict=True)
 
 
-def _branch(value: Any) -> str:
-    """Return the tag of the form of `Options` that a value resembles, to report only that form's faults."""
-    return "table" if isinstance(value, dict | OptionTable) else "name"
-
-
 def also_rows(schema: dict[str, Any]) -> None:
     """Add the third form of `Job.options`, a list of row objects, to the JSON Schema."""
     rows = {"type": "array", "minItems": 1, "items": {"type": "object"}}
@@ -116,7 +111,9 @@ def by_column(value: Any) -> Any:
 
 
 Options = Annotated[
-    Annotated[Name, Tag("name")] | Annotated[OptionTable, Tag("table")], Discriminator(_branch)
+    Annotated[Name, Tag("name")] | Annotated[OptionTable, Tag("table")],
+    # Only the faults of the form that a value resembles are reported.
+    Discriminator(lambda value: "table" if isinstance(value, dict | OptionTable) else "name"),
 ]
 
 

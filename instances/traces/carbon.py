@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.traces.carbon_columns import USUAL_UNITS, Columns, clock_of, columns_of, zone_in
 from wattsched.instances.units import S_PER_H
 from wattsched.reading.clocks import LOCAL, MS_PER_S, SECONDS, is_since_1970, moment_s, moments_s
-from wattsched.reading.inputs import echo, json_in, listed, naming, number_in, read_text
+from wattsched.reading.inputs import echo, json_in, listed, naming, notice, number_in, read_text
 from wattsched.reading.tables import Row, rows_of, text_in
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
@@ -77,7 +75,7 @@ class CarbonTrace:
         begin_s, zoned = _utc_s(text)
         if zoned != self.zoned:
             told = "its times have no zone and are UTC" if zoned else f"{echo(text)} has no zone and is UTC"
-            warnings.warn(f"{self.source}: assumed: {told}", NoticeWarning, stacklevel=2)
+            notice(f"{self.source}: assumed: {told}")
         return datetime.fromtimestamp(begin_s, UTC)
 
     def slots(self, begin: datetime, slots: int, slot_s: float) -> list[float]:
@@ -182,11 +180,10 @@ def read_carbon(
     step_s = _steps_s(begin_s)
     source = f"{path}, column '{value_column}'"
     if repeated:
-        told = f"not used: {repeated:,} rows that are the same as earlier ones"
-        warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
+        notice(f"{path}: not used: {repeated:,} rows that are the same as earlier ones")
     cell = _year_first(first.cells[time_column], time_column)
     if moment_s(cell)[1] == SECONDS and is_since_1970(number_in(cell) / MS_PER_S):
-        warnings.warn(f"{path}: assumed: times are milliseconds since 1970", NoticeWarning, stacklevel=2)
+        notice(f"{path}: assumed: times are milliseconds since 1970")
     if time_column == "point_time" and not read.stated:
         told = "has no unit, and WattTime's are lb/MWh or others: write it into the header, as [lb/MWh]"
         raise ValueError(f"{source}: {told}")
@@ -195,13 +192,11 @@ def read_carbon(
         begin_s = begin_s - step_s
         told = f"the times of '{time_column}' are the ends of steps of {np.median(step_s):g} s"
         told += f", in {clock}" if clock else ""
-        warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=2)
+        notice(f"{path}: assumed: {told}")
     if time_column.lower() == "datum von":
-        told = f"assumed: the times of '{time_column}' are of {clock}, as SMARD's are"
-        warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
+        notice(f"{path}: assumed: the times of '{time_column}' are of {clock}, as SMARD's are")
     if usual:
-        told = f"assumed: in {usual}, as {value_column} is published"
-        warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
+        notice(f"{source}: assumed: in {usual}, as {value_column} is published")
     _tell_steps(begin_s, step_s, source)
     read.tell(source)
     per_kwh = np.array(values)
@@ -209,8 +204,7 @@ def read_carbon(
     if len(sizes) > 2 and sizes[-1] > FAR * sizes[-2]:
         odd = int(np.nanargmax(np.abs(per_kwh)))
         told = f"{per_kwh[odd]:g} per kWh at {shown(begin_s[odd])} is {sizes[-1] / sizes[-2]:,.0f} times"
-        told = f"doubtful: {told} any other; it may stand for a missing value"
-        warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=2)
+        notice(f"{source}: doubtful: {told} any other; it may stand for a missing value")
     return CarbonTrace(begin_s, per_kwh, step_s, source, read.currency, zones.pop())
 
 
@@ -236,7 +230,7 @@ def _oldest_first(
     rows = chain(begun, rows)
     if second_s >= first_s:
         return rows
-    warnings.warn(f"{path}: read from its end, as the newest rows come first", NoticeWarning, stacklevel=3)
+    notice(f"{path}: read from its end, as the newest rows come first")
     return reversed([*rows])
 
 
@@ -257,8 +251,7 @@ def _tell_steps(begin_s: FloatArray, step_s: FloatArray, source: str) -> None:
     """Say where steps become several times as long, as where a file lacks rows for a stretch."""
     changes = np.flatnonzero(step_s[1:] > step_s[:-1] * (1 + 1e-6)) + 1
     if longer := [f"of {step_s[at] / S_PER_H:g} h from {shown(begin_s[at])} on" for at in changes]:
-        told = f"assumed: steps {listed(longer, quote='', most=3)}, after shorter ones"
-        warnings.warn(f"{source}: {told}", NoticeWarning, stacklevel=3)
+        notice(f"{source}: assumed: steps {listed(longer, quote='', most=3)}, after shorter ones")
 
 
 def start_time(start: str | datetime, source: str | None = None) -> datetime:
@@ -267,7 +260,7 @@ def start_time(start: str | datetime, source: str | None = None) -> datetime:
     if not zoned and source is None:
         raise ValueError(f"start: must have a zone, as 2027-01-31T17:00:00Z has, got {echo(start)}")
     if not zoned:
-        warnings.warn(f"{source}: assumed: {echo(start)} has no zone and is UTC", NoticeWarning, stacklevel=3)
+        notice(f"{source}: assumed: {echo(start)} has no zone and is UTC")
     return datetime.fromtimestamp(time_s, UTC)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta, timezone, tzinfo
@@ -11,9 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from wattsched.instances.errors import NoticeWarning
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
-from wattsched.reading.inputs import echo, listed, meant
+from wattsched.reading.inputs import echo, listed, meant, notice
 from wattsched.reading.tables import tell_unread
 from wattsched.reading.units import Quantity, unit_in
 
@@ -121,8 +119,7 @@ def _value_column(
     stating = [one for one in others if unit_in(one, quantity) or (one.lower(), quantity) in USUAL_UNITS]
     if may_lack and asked not in (None, *others) and 1 in (len(others), len(stating)):
         taken = others if len(others) == 1 else stating
-        told = f"the column {echo(taken[0])} is taken, as there is no {echo(asked)}"
-        warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=3)
+        notice(f"{path}: assumed: the column {echo(taken[0])} is taken, as there is no {echo(asked)}")
         return taken[0]
     if asked is not None and asked not in others:
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
@@ -135,8 +132,7 @@ def _value_column(
     if found := [asked] if asked is not None else usual or alone:
         rest = [name for name in (others if found == actual else stating) if name != found[0]]
         if asked is None and rest:
-            told = f"the column {echo(found[0])} is taken, not {listed(rest, most=MOST)}"
-            warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=3)
+            notice(f"{path}: assumed: the column {echo(found[0])} is taken, not {listed(rest, most=MOST)}")
         return found[0]
     told = f"no zone is named: one of the columns {listed(others, most=MOST)}; give it as `zone`"
     raise ValueError(f"{path}, line 1: {told}")

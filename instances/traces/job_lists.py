@@ -14,20 +14,19 @@ from __future__ import annotations
 import csv
 import io
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from wattsched.instances.errors import MOST_FAULTS, InputError, NoticeWarning
+from wattsched.instances.errors import MOST_FAULTS, InputError
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.perfmodels.profile import CATALOGUE, Profiles
 from wattsched.reading.clocks import LOCAL, SECONDS, clock_s, is_since_1970, moment_s
-from wattsched.reading.inputs import echo, listed, number_in, printable
+from wattsched.reading.inputs import echo, listed, notice, number_in, printable
 from wattsched.reading.tables import Cells, bounded, comments_of, count_in, rows_of, text_in
 from wattsched.reading.units import Numbers, watts_column
 from wattsched.topology.buddy import block_size
@@ -138,7 +137,7 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
         guess = "hours: in hours, all jobs" if unit == "h" else "seconds: in hours, not all jobs"
         told = f"the times are taken for {guess} arrive within a year"
         other = f"if that is wrong, give --unit, in Python unit, '{'h' if unit == 's' else 's'}'"
-        warnings.warn(f"{path}: {told}; {other}", NoticeWarning, stacklevel=2)
+        notice(f"{path}: {told}; {other}")
     to_s = UNITS[unit]
     return [
         TraceJob(f"row{number}", arrival * to_s, length * to_s, int(block_size(cpus)) if cpus else 0)
@@ -295,7 +294,7 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob], 
     if late := sum(job.duration_s > (job.time_limit_s or job.duration_s) for job in using):
         told.append(f"doubtful: {late:,} of {len(using):,} jobs ran longer than their time_limit")
     for line in told:
-        warnings.warn(f"{path}: {line}", NoticeWarning, stacklevel=3)
+        notice(f"{path}: {line}")
 
 
 def _doubtful_units(jobs: Sequence[TraceJob]) -> list[str]:

@@ -11,8 +11,7 @@ from functools import cache
 
 from wattsched.instances.clusters import spelt_as_known
 from wattsched.instances.traces.recorded import TraceJob
-from wattsched.perfmodels.profile import Profile
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.perfmodels.profile import CATALOGUE, Profile, Profiles
 from wattsched.reading.inputs import listed, meant
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Cluster

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
@@ -22,7 +21,7 @@ import numpy as np
 
 from wattsched.perfmodels.logs.samples import MOST, Samples, Texts, reading, seconds_of
 from wattsched.reading.clocks import TWICE, fitting
-from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, listed, number_in
+from wattsched.reading.inputs import MOST_NAMED, echo, listed, notice, number_in
 from wattsched.reading.tables import Row
 from wattsched.topology.arrays import BoolArray, FloatArray, largest_by, least_by
 
@@ -229,7 +228,7 @@ def _chosen(row: Row, samples: Samples, time_zone: tzinfo | None) -> BoolArray:
     read = [row.read(name, partial(seconds_of, time_zone=time_zone)) for name in cells]
     moments_s, ambiguous = fitting([readings for readings, _ in read])
     if ambiguous:
-        warnings.warn(f"{row.place}: {TWICE}", NoticeWarning, stacklevel=4)
+        notice(f"{row.place}: {TWICE}")
     for (column, cell), (_, zoned), moment_s in zip(cells.items(), read, moments_s, strict=True):
         if np.isnan(samples.time_s[chosen]).any():
             raise row.fault(column, f"the log of {echo(job)} tells no times")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -28,7 +27,7 @@ from wattsched.perfmodels.logs.samples import (
     reading,
     several_draws,
 )
-from wattsched.reading.inputs import MOST_NAMED, NoticeWarning, echo, json_in, listed, naming
+from wattsched.reading.inputs import MOST_NAMED, echo, json_in, listed, naming, notice
 
 SERIES = re.compile(r"(\w+)\{(.*)\}\s+(\S+)(?:\s+(-?\d+))?\s*")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -149,7 +148,7 @@ def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
         raise ValueError(f"{name} has {parts}")
     told = [f"left out: {parts}, of the jobs {listed(sorted(of_parts), most=MOST_NAMED)}"] * bool(of_parts)
     for one in (*told, *map(several_draws, told_twice)):
-        warnings.warn(f"{name}: {one}", NoticeWarning, stacklevel=2)
+        notice(f"{name}: {one}")
     jobs = Counter((gpu, moment) for job, gpu, moment in found if job)
     for (job, gpu, moment), (time_s, values) in found.items():
         yield Sample(job, gpu, time_s, jobs=jobs[gpu, moment] if job else 1, **values)

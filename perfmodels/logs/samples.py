@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ from wattsched.reading.clocks import LOCAL, TWICE, in_order_s, moment_s, moments
 from wattsched.reading.inputs import (
     ROWS_PER_MB,
     UNKNOWN,
-    NoticeWarning,
     TooLargeError,
     echo,
     listed,
     most_mb,
+    notice,
     number_in,
 )
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Table
@@ -134,7 +133,7 @@ class Samples(Table):
         columns["utilisation"] /= 100.0
         samples = cls(**columns, **{name: np.array(cells, dtype=object) for name, cells in texts.items()})
         if told := samples._read_clock(time_zone) or samples._told_twice():
-            warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=4)
+            notice(f"{path}: {told}")
         return samples.take(np.argsort(samples.time_s, kind="stable"))
 
     def _read_clock(self, zone: tzinfo | None) -> str:
@@ -244,8 +243,7 @@ class OddLines:
         """Say which were left out."""
         if self._faults:
             more = f" and {len(self._faults) - 1:,} more" if self._faults[1:] else ""
-            told = f"left out: {self._faults[0]}{more}"
-            warnings.warn(f"{self._name}: {told}", NoticeWarning, stacklevel=2)
+            notice(f"{self._name}: left out: {self._faults[0]}{more}")
 
 
 def table_lines(

@@ -13,7 +13,6 @@ A header within a log is that of what follows, as where another log was appended
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby, pairwise
@@ -34,7 +33,7 @@ from wattsched.perfmodels.logs.samples import (
     seconds_of,
     table_lines,
 )
-from wattsched.reading.inputs import NoticeWarning, echo, listed
+from wattsched.reading.inputs import echo, listed, notice
 from wattsched.reading.tables import Row, tell_unread
 from wattsched.reading.units import Numbers
 
@@ -103,7 +102,7 @@ def _tell_joined(name: str, line: int) -> None:
     """Point at a header on a line, 0 for none, of a log that tells neither times nor nodes."""
     if line:
         told = f"the header comes again on line {line}, as where logs are joined"
-        warnings.warn(f"{name}: doubtful: {told}; {SAME_GPU}", NoticeWarning, stacklevel=3)
+        notice(f"{name}: doubtful: {told}; {SAME_GPU}")
 
 
 def _query(cell: str) -> str:
@@ -160,6 +159,6 @@ def _samples_below(names: list[str], rows: Iterator[Line], name: str, lacks: str
     }
     _tell_joined(name, again)
     for told in (remark for remark, holds in remarks.items() if holds):
-        warnings.warn(f"{name}: {told}", NoticeWarning, stacklevel=2)
+        notice(f"{name}: {told}")
     for of, read in watts.items():
         read.tell(f"{name}, column {echo(of)}")

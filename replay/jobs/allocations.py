@@ -1,5 +1,7 @@
 r"""GPUs that the jobs of a replay hold, alone or shared, and the segments of work that come of them.
 
+Every decision passes a gate first, so that no power cap is exceeded (`within_caps`).
+
 A segment begins when a job gets a row, or a delay in it, and ends with the next one. Nothing is summed up in
 between, so work and energy are exact however many rounds a segment lasts.
 
@@ -16,6 +18,8 @@ proportion to its utilisation. One that restarts already counts among those that
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT
@@ -25,7 +29,7 @@ from wattsched.replay.jobs.outcome import JobRecords, SegmentLog
 from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.pools import Placement
 from wattsched.replay.jobs.trace import Trace
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 class Sharing:
@@ -193,7 +197,8 @@ class Allocations:
         changed = row != state.row
         if sets is not None:
             # Whoever shares GPUs, or did, has other segments when anybody comes or goes.
-            changed |= placement.shares(state.jobs) | _shared(sets)
+            _, number, size = np.unique(sets, return_inverse=True, return_counts=True)
+            changed |= placement.shares(state.jobs) | ((sets >= 0) & (size[number] > 1))
         if not changed.any():
             return
         jobs, new, ran = state.jobs[changed], row[changed], state.ran[changed]
@@ -231,7 +236,37 @@ class Allocations:
         self.segments.stop(jobs)
 
 
-def _shared(sets: IntArray) -> BoolArray:
-    """Return the mask of the jobs that are in a set with others; those that wait are in none."""
-    _, number, size = np.unique(sets, return_inverse=True, return_counts=True)
-    return np.asarray((sets >= 0) & (size[number] > 1))
+def within_caps(state: State, decision: Decision, sharing: Sharing) -> Decision:
+    """Return the decision without the changes with which a power cap would be exceeded.
+
+    What draws less passes first, then jobs that run and would draw more, then those that start, both in the
+    order of arrival. A job whose change does not pass keeps its configuration where its GPUs are left to it,
+    and waits where they are not.
+    """
+    caps, trace, of = state.caps, state.trace, state.configurations
+    if not caps.names:
+        return decision
+
+    def fits(row: IntArray) -> bool:
+        runs = row != WAIT
+        extra_w = trace.extra_w[row[runs]]
+        if decision.host is not None:
+            extra_w = sharing.of(row[runs], replace(decision, row=row).sets(state)[runs])[2]
+        return bool(np.all(caps.use_w(of.pool[row[runs]], extra_w).sum(axis=0) <= state.room_w))
+
+    wanted, now = decision.row, state.row
+    if fits(wanted):
+        return decision
+    row = np.full(len(state), WAIT)
+    if decision.host is None:
+        both = (wanted != WAIT) & (now != WAIT) & (of.pool[wanted] == of.pool[now])
+        falls = both & (trace.extra_w[wanted] <= trace.extra_w[now])
+        stays = both & ~falls & (of.block[now] <= of.block[wanted])
+        kept = np.where(falls, wanted, np.where(stays, now, WAIT))
+        row = kept if fits(kept) else row
+    for job in np.argsort(now == WAIT, kind="stable"):
+        if row[job] != wanted[job]:
+            changed = row.copy()
+            changed[job] = wanted[job]
+            row = changed if fits(changed) else row
+    return replace(decision, row=row)

@@ -2,21 +2,23 @@
 
 A cap holds for what its nodes would draw if all were awake, all restarts had ended and no job ended. They
 draw no more between two decisions, so a cap that holds at every decision holds at every moment.
+
+A power limit of the GPUs, as an operator sets it for all jobs alike, makes another trace (`limited`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from wattsched.instances.errors import require_known
 from wattsched.replay.jobs.accounts import Nodes, Steps
-from wattsched.replay.jobs.trace import Trace
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.replay.jobs.trace import Trace, requests, standard_rows
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike, least_by
 
 ROUNDING = 1e-9
 """Part of a cap by which sums of watts may exceed it."""
@@ -152,3 +154,37 @@ def _least(power_w: float, limit: Steps | None) -> Steps:
     if limit is None:
         return Steps(np.zeros(1), np.array([power_w], dtype=float))
     return Steps(limit.time_s, np.minimum(limit.values, power_w))
+
+
+def limited(trace: Trace, limit_w: float) -> Trace:
+    """Leave out the rows in which a GPU draws more than a limit.
+
+    The power limit of a row counts where it has one, else the mean draw of its GPUs. Of rows that differ in
+    this setting alone the lowest stays in any case: no model describes a lower one. Work stays what it is.
+    """
+    rows = trace.configurations
+    each_w = np.where(np.isnan(rows.power_limit_w), rows.power_w / rows.gpus, rows.power_limit_w)
+    _, alone = alike([trace.choice, np.nan_to_num(rows.batch_size)])
+    lowest_w = least_by(alone, each_w, int(alone.max(initial=-1)) + 1)[alone]
+    keep = each_w <= np.maximum(limit_w, lowest_w) * (1 + 1e-9)
+    kept = rows.only(keep)
+    standard = standard_rows(kept, trace.usual_batch[trace.choice][keep])
+    request = requests(kept, standard, trace.requested_gpus, len(trace.pools))
+    return replace(trace, configurations=kept, standard=standard, request=request)
+
+
+def distinct_limits(traces: Iterable[Trace], limits_w: Sequence[float]) -> list[float]:
+    """Limits, the highest first, of which each makes jobs of the traces run otherwise than the one before."""
+    traces = list(traces)
+    found, last = list[float](), [_requested_w(trace) for trace in traces]
+    for limit_w in sorted(limits_w, reverse=True):
+        now = [_requested_w(limited(trace, limit_w)) for trace in traces]
+        if not all(map(np.array_equal, now, last)):
+            found.append(limit_w)
+        last = now
+    return found
+
+
+def _requested_w(trace: Trace) -> FloatArray:
+    """Watts of what each job asked for in each pool, 0 where there is nothing."""
+    return np.append(trace.configurations.power_w, 0.0)[trace.request]

@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import RootModel
 
-from wattsched.instances.errors import InputError, lines_of
+from wattsched.instances.errors import validated
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.perfmodels.profile import CATALOGUE, Profiles
 from wattsched.reading.inputs import listed
 from wattsched.reading.tables import SMALLEST, Row, csv_lines, rows_of, tell_unread
 from wattsched.replay.jobs.trace import Trace, trace_of
@@ -69,11 +69,7 @@ def read_listing(
 
 def read_tables(path: str | Path) -> dict[str, OptionTable]:
     """Read option tables: a JSON object of tables by name, as `tables` of an instance."""
-    document = read_json(path)
-    try:
-        return TypeAdapter(dict[str, OptionTable]).validate_python(document)
-    except ValidationError as error:
-        raise InputError(lines_of(error, document), str(path)) from None
+    return validated(RootModel[dict[str, OptionTable]], read_json(path), str(path)).root
 
 
 def _job(row: Row, tables: Mapping[str, OptionTable], profiles: Profiles) -> Job:

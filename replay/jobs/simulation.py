@@ -14,15 +14,16 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.reading.inputs import naming
 from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, PerKwh, Sleep, StepLog, require_finite
-from wattsched.replay.jobs.allocations import Allocations
+from wattsched.replay.jobs.allocations import Allocations, within_caps
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.caps import CapError, Caps
-from wattsched.replay.jobs.gate import within_caps
 from wattsched.replay.jobs.knowledge import Knows, knowledge_of
 from wattsched.replay.jobs.outcome import Outcome, Rounds
 from wattsched.replay.jobs.policy import Decision, Policy, State, require_valid
@@ -38,20 +39,17 @@ _STUCK = 1000
 """Rounds in a row at one moment after which a policy is taken to go round in circles."""
 
 
-def simulate(
-    trace: Trace,
-    policy: Policy,
-    *,
-    name: str = "policy",
-    round_s: float = 0.0,
-    carbon: Carbon | None = None,
-    sleep: Sleep | None = None,
-    budget: Budget | None = None,
-    tariff: PerKwh | None = None,
-    caps: Caps | None = None,
-    knows: Knows = "exact",
-) -> Outcome:
-    """Replay a trace under a policy until all its jobs are complete.
+def simulate(trace: Trace, policy: Policy, **settings: Any) -> Outcome:
+    """Replay a trace under a policy until all its jobs are complete; settings are those of `Replay`."""
+    run = Replay(trace, policy, **settings)
+    while run.step():
+        pass
+    return run.outcome()
+
+
+@dataclass(eq=False)
+class Replay:
+    """A replay under way, which can be saved between its steps (`checkpoint`).
 
     Parameters
     ----------
@@ -70,30 +68,18 @@ def simulate(
     knows : {"exact", "limit", "history", "nothing"}
         What the policy knows of the work that jobs have left (`replay.jobs.knowledge`).
 
-    Raises
-    ------
-    ValueError
-        When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
-        or leave jobs waiting for ever; when its restarts take less than no time.
-    """
-    run = Replay(trace, policy, name, round_s, carbon, sleep, budget, tariff, caps, knows)
-    while run.step():
-        pass
-    return run.outcome()
-
-
-@dataclass(eq=False)
-class Replay:
-    """A replay under way, which can be saved between its steps (`checkpoint`).
-
-    The parameters are those of `simulate`.
-
     Attributes
     ----------
     time_s : float
         Time of the last event.
     complete : int
         Number of complete jobs.
+
+    Raises
+    ------
+    ValueError
+        When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
+        or leave jobs waiting for ever; when its restarts take less than no time.
     """
 
     trace: Trace
@@ -239,10 +225,8 @@ class Replay:
         seconds = time.perf_counter() - begin
         require_valid(state, decision, self.name)
         asked, decision = decision, within_caps(state, decision, self._held.segments.sharing)
-        try:
+        with naming(f"policy '{self.name}' at {self.time_s:g} s"):
             self._held.apply(state, decision)
-        except ValueError as error:
-            raise ValueError(f"policy '{self.name}' at {self.time_s:g} s: {error}") from None
         self._require_room()
         self._changed, self._short = False, decision.short
         self._again_s = max(decision.again_s, self.time_s)

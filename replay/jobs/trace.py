@@ -21,8 +21,7 @@ from wattsched.instances.sizing.validity import why_no_option
 from wattsched.instances.traces.recorded import TraceJob, using_gpus
 from wattsched.instances.traces.roster import Roster, Start, starts_of
 from wattsched.instances.traces.snapshot import MOST_GPUS
-from wattsched.perfmodels.profile import Profile
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.perfmodels.profile import CATALOGUE, Profile, Profiles
 from wattsched.report.wording import count
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike, least_by
 from wattsched.topology.buddy import Occupancy, block_size

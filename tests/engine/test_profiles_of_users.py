@@ -13,11 +13,10 @@ import pytest
 from wattsched import JobSource, fit_profile, generate, replay_jobs
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.errors import InputError, NoticeWarning
-from wattsched.instances.profiles import read_profiles
 from wattsched.instances.traces.job_lists import read_plain
-from wattsched.perfmodels.profile import Profile, catalogue, find, models
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.perfmodels.profile import CATALOGUE, Profile, Profiles, catalogue, find, models
 from wattsched.replay.jobs.outcome import Summary, summary
+from wattsched.replaying.job_sources import read_profiles
 
 LISTS = {
     "csv": "job,arrival,duration,gpus,model\na,0,3600,2,{0}\nb,60,1800,4,{0}\n",

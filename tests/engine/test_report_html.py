@@ -12,8 +12,7 @@ import wattsched
 from tests.strategies.pages import Page
 from wattsched.plot.style import FILLS
 from wattsched.report.html import page as html
-from wattsched.report.html.chart import Series, chart
-from wattsched.report.html.pictures import COLOURS, NodeMap, cluster_map, map_note
+from wattsched.report.html.pictures import COLOURS, NodeMap, Series, chart, cluster_map, map_note
 from wattsched.report.html.solved import page_of
 
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.json"

@@ -8,8 +8,7 @@ import pytest
 from benchmarks import emerald_models
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.perfmodels.measurements import Measurements, read_measurements
-from wattsched.perfmodels.profile import catalogue, find, models
-from wattsched.perfmodels.profiles import CATALOGUE
+from wattsched.perfmodels.profile import CATALOGUE, catalogue, find, models
 
 PROFILES = catalogue()
 EMERALD = set(emerald_models.MODELS.values())

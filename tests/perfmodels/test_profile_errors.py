@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattsched.perfmodels.profile import Profile, catalogue, find
+from wattsched.perfmodels.profile import CATALOGUE, Profile, Profiles, catalogue, find
 from wattsched.perfmodels.profile_errors import with_error, with_errors
-from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -70,8 +70,7 @@ class Capped:
     def decide(self, state: State) -> Decision:
         """Let those jobs run that fit, in the order of arrival."""
         decision, allowance = self._policy.decide(state), state.allowance
-        if allowance is None:
-            return decision
+        assert allowance is not None
         again_s = min(decision.again_s, self._context.next_review_s(state.time_s))
         runs = np.flatnonzero(decision.row != WAIT)
         watts = state.trace.busy_w[decision.row[runs]]

@@ -7,7 +7,7 @@ import pytest
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces.recorded import TraceJob
-from wattsched.replay.jobs.gpu_limits import distinct_limits, limited
+from wattsched.replay.jobs.caps import distinct_limits, limited
 from wattsched.replay.jobs.trace import trace_of_durations
 
 

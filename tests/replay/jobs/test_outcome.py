@@ -10,8 +10,7 @@ import pytest
 from tests.strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand
 from wattsched.instances.clusters import GPU_TYPES, homogeneous_cluster
 from wattsched.instances.traces.recorded import TraceJob
-from wattsched.perfmodels.profile import find
-from wattsched.perfmodels.profiles import Profiles
+from wattsched.perfmodels.profile import Profiles, find
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.outcome import (
     CLOCK_COLUMNS,
