@@ -232,9 +232,8 @@ class JobConfigurations:
         number = {name: n for n, name in enumerate(self.pools)}
         pool = np.array([*(number.get(name, -1) for name in held.pool.values), -1])[held.pool.codes]
         jobs = np.flatnonzero(self.start_s > 0.0)
-        code, settings = self.jobs.current.codes[jobs], [rows.kind, rows.pool, rows.gpus, rows.batch_size]
-        now = [self.kind[jobs], pool[code], held.gpus[code], held.batch_size[code]]
-        place, row = Rows(settings).equal(now)
+        code, of = self.jobs.current.codes[jobs], Rows((rows.kind, rows.pool, rows.gpus, rows.batch_size))
+        place, row = of.equal((self.kind[jobs], pool[code], held.gpus[code], held.batch_size[code]))
         rate = largest_by(place, rows.rate[row], len(jobs))
         with np.errstate(divide="ignore", over="ignore"):
             least_s[jobs] = np.minimum(least_s[jobs], self.jobs.numbers("remaining_work")[jobs] / rate)
