@@ -103,6 +103,16 @@ class Configurations(Table):
         """Kind, and the settings that a decision states, in the order of `gpus.SETTINGS`."""
         return [self.kind, self.pool, self.gpus, self.frequency_mhz, self.power_limit_w, self.batch_size]
 
+    @cached_property
+    def by_stated(self) -> Rows:
+        """Rows to look up what decisions state."""
+        return Rows(self.stated)
+
+    @cached_property
+    def by_holding(self) -> Rows:
+        """Rows to look up what jobs go on with, without a restart: kind, pool, GPU count, batch size."""
+        return Rows((self.kind, self.pool, self.gpus, self.batch_size))
+
     def listed(self, pools: Sequence[str]) -> list[Configuration]:
         """List them one by one, with the names of their pools."""
         times = (None if math.isnan(seconds) else seconds for seconds in self.completion_s.tolist())
@@ -172,7 +182,7 @@ class JobConfigurations:
 
     def stated_as(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
         """Pairs of a place in columns as of `Configurations.stated`, and a configuration that equals it."""
-        return Rows(self.every.stated).equal(asked)
+        return self.every.by_stated.equal(asked)
 
     def in_sets(self, job: str) -> list[Configuration]:
         """Return the configurations that the job of that name may run as in sets."""
@@ -232,8 +242,9 @@ class JobConfigurations:
         number = {name: n for n, name in enumerate(self.pools)}
         pool = np.array([*(number.get(name, -1) for name in held.pool.values), -1])[held.pool.codes]
         jobs = np.flatnonzero(self.start_s > 0.0)
-        code, of = self.jobs.current.codes[jobs], Rows((rows.kind, rows.pool, rows.gpus, rows.batch_size))
-        place, row = of.equal((self.kind[jobs], pool[code], held.gpus[code], held.batch_size[code]))
+        code = self.jobs.current.codes[jobs]
+        now = (self.kind[jobs], pool[code], held.gpus[code], held.batch_size[code])
+        place, row = rows.by_holding.equal(now)
         rate = largest_by(place, rows.rate[row], len(jobs))
         with np.errstate(divide="ignore", over="ignore"):
             least_s[jobs] = np.minimum(least_s[jobs], self.jobs.numbers("remaining_work")[jobs] / rate)
