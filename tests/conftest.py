@@ -58,6 +58,25 @@ def cases_dir(data_dir: Path) -> Path:
     return path
 
 
+CONTRADICTING_S = "wattsched.solving.conflicts.USUAL_S"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unexplained() -> Iterator[None]:
+    """Look for no limits that contradict each other: it takes longer than most infeasible instances do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CONTRADICTING_S, 0.0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def explained(_unexplained: None) -> Iterator[None]:
+    """Look for them in the tests of a module, as users do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CONTRADICTING_S, 2.0)
+        yield
+
+
 @pytest.fixture
 def as_root() -> None:
     """Root, who alone may act as another user, or give files away; its tests are skipped else."""

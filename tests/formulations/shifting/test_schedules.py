@@ -165,8 +165,8 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
 def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str, lengths: list[float]) -> None:
     """Jobs of up to dozens of slots, decided in windows and between levels, against the exact least costs."""
     factor = 3.0 if objective == "carbon" else None
-    instance = shifting_horizon(jobs=30, slots=30, seed=5, completion_factor=factor)
-    instance = instance.model_copy(update={"slot_s": np.resize(lengths, 30).tolist()})
+    instance = shifting_horizon(jobs=15, slots=24, seed=5, completion_factor=factor)
+    instance = instance.model_copy(update={"slot_s": np.resize(lengths, 24).tolist()})
     horizon, which = horizon_of(instance), OBJECTIVES.index(objective)
     found = generate(horizon, which, SchedulePricing(horizon), schedules._first(horizon, which), Timer())
     lp = found.master.cost + horizon.idle_use[which]
