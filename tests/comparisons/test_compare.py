@@ -193,6 +193,7 @@ def test_cells_that_a_spreadsheet_would_run_are_text(tmp_path: Path) -> None:
     assert row["instance"] == "'=1+1"
 
 
+@pytest.mark.slow
 def test_killed_comparison_goes_on_where_it_was(files: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "out"
     formulations, solvers = "mckp,intervals", "greedy,highs,cpsat"

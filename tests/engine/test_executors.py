@@ -138,6 +138,7 @@ def test_a_folder_that_workers_do_not_have_is_named(cluster: DaskExecutor, tmp_p
         list(outcomes)
 
 
+@pytest.mark.slow
 def test_a_run_whose_worker_is_lost_is_done_again(cluster: DaskExecutor, tmp_path: Path) -> None:
     def number_after(number: int, delay_s: float) -> int:
         (tmp_path / f"{number}-{os.getpid()}").touch()
@@ -233,6 +234,7 @@ def test_a_scheduler_that_is_gone_is_told() -> None:
             next(completed)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_its_workers_is_not_tried_for_ever() -> None:
     once = dask.config.set({"distributed.scheduler.allowed-failures": 1})
     with once, wattsched.dask_executor("local:1") as executor:
@@ -339,6 +341,7 @@ def cmdline(process: psutil.Process) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_a_lost_value_is_made_again_and_its_call_repeated(cluster: DaskExecutor, tmp_path: Path) -> None:
     def looked_at(value: int, delay_s: float) -> int:
         (tmp_path / f"{value}-{os.getpid()}-{time.monotonic_ns()}").touch()

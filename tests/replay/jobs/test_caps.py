@@ -255,7 +255,14 @@ class Misled:
         return self._policy.decide(replace(state, remaining=state.remaining * self._factor[state.jobs]))
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "clairvoyant"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in ("elastic-makespan", "sia") else name
+        for name in names()
+        if name != "clairvoyant"
+    ],
+)
 def test_a_policy_knows_durations_if_it_decides_by_them(name) -> None:
     same = []
     for nodes, gap_s in ((1, 30.0), (2, 300.0)):

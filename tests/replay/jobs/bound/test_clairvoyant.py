@@ -224,7 +224,7 @@ def test_no_replay_is_below(name: str, trace: Trace, watts: float | None, sleeps
     assert faults_of(bound) == []
 
 
-@pytest.mark.parametrize("work", [1e-6, 1.0, 900.0])
+@pytest.mark.parametrize("work", [1e-6, 1.0, 90.0])
 def test_times_of_a_clock_count_from_the_first_arrival(work: float) -> None:
     jobs = [(0.0, work, 1, linear(2)), (60.0, 2.0 * work, 2, linear(2))]
     now_s = 1.7e9
