@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.strategies.effort import examples
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import kernels
 from wattsched.solvers.lp import solve_lp
@@ -33,7 +34,7 @@ def test_sifting_finds_the_optimum_of_the_relaxation(block, monkeypatch):
         assert sifted.x.shape == (program.n_columns,)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_neighbourhoods_of_all_groups_end_at_an_optimum(seed):
     program = random_core(np.random.default_rng(seed))
     lp = solve_lp(program, Limits())

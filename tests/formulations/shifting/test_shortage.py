@@ -28,14 +28,14 @@ from wattsched.verification.shifting.checker import check
 
 @pytest.mark.parametrize("first", range(0, 300, 60))
 def test_only_what_cannot_be_is_refused(first: int) -> None:
-    for seed in range(first, first + 60):
+    for seed in range(first, first + examples(60)):
         if diagnose(horizon_of(tiny(seed))):
             assert brute_force.optimum(tiny(seed)) is None, seed
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_a_budget_of_the_optimum_is_not_refused(first: int) -> None:
-    for seed in range(first, first + 20):
+    for seed in range(first, first + examples(20)):
         instance = tiny(seed).model_copy(update={"budgets": HorizonBudgets()})
         fields = {"mean-completion": "average_completion_s", "carbon": "carbon_g", "energy": "energy_j"}
         best = brute_force.optimum(instance)
