@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import wattsched
+from tests.cli.test_killed import session
 from wattsched.cli import main
 from wattsched.comparisons.run import Run, Settings
 from wattsched.instances.clusters import homogeneous_cluster
@@ -180,16 +180,6 @@ def test_ctrl_c_ends_the_cluster_and_the_comparison_goes_on_later(
     again = wattsched.compare(files, solvers=SOLVERS, settings=SETTINGS, folder="out", executor=cluster)
     assert again.resumed == len(before) < len(again.runs) == 8
     assert again.disagreements == again.failures == []
-
-
-def session(leader: int) -> list[int]:
-    """Processes of a session that have not ended."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):  # ended meanwhile, or not ours to look at
-            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
 
 
 def in_this_process(workers: int, threads: int) -> LocalCluster:
