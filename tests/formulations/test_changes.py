@@ -194,7 +194,7 @@ def test_a_solver_that_takes_all_its_time_leaves_some_for_staying(monkeypatch: p
         return found
 
     monkeypatch.setattr(steps, "_by_solver", late)
-    result = wattsched.solve(newcomer("nodes", 9.0), gap=0.0, time_limit=3.0)
+    result = wattsched.solve(newcomer("nodes", 9.0), gap=0.0, time_limit=1.0)
     assert (result.totals["migrations"], result.objective) == (0, pytest.approx(5.0))
 
 
