@@ -68,6 +68,7 @@ def told(run: Run) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_comparisons_are_those_of_one_process(cluster: DaskExecutor, files: list[str]) -> None:
     made = wattsched.generate("sia-like", jobs=6, seed=1)
     here, spread = (
@@ -83,6 +84,7 @@ def test_comparisons_are_those_of_one_process(cluster: DaskExecutor, files: list
         assert max(sign * one.bound, sign * other.bound) <= sign * other.objective + slack
 
 
+@pytest.mark.slow
 def test_replays_and_curves_are_those_of_one_process(
     cluster: DaskExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +112,7 @@ def test_replays_and_curves_are_those_of_one_process(
         assert curves.eopc_w.tolist() == two.curves[policy].eopc_w.tolist()
 
 
+@pytest.mark.slow
 def test_outcomes_come_in_order_and_everything_listens_on_loopback(cluster: DaskExecutor) -> None:
     def number_after(number: int, delay_s: float) -> int:
         time.sleep(delay_s)
@@ -128,6 +131,7 @@ def test_outcomes_come_in_order_and_everything_listens_on_loopback(cluster: Dask
     assert set(listening) == {"127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_a_folder_that_workers_do_not_have_is_named(cluster: DaskExecutor, tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text("job,arrival_s,work,requested_gpus,model\na,0,4000,2,resnet50\n")
     trace = wattsched.JobSource(tmp_path / "jobs.csv").traces(homogeneous_cluster(1, 8, "A100"))
