@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -122,6 +123,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         real = {"root", "programs", "trial"} & set(getattr(item, "fixturenames", ()))
         if real or item.path.is_relative_to(BENCHMARKS):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Compile what tests write each time: a formulation may change within a second, but for its size."""
+    sys.dont_write_bytecode = True
 
 
 @contextmanager
