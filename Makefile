@@ -3,6 +3,8 @@ PYTHON ?= $(or $(shell command -v python3.11),$(shell command -v python3))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Compiled files are kept, also where a container says otherwise: every process of the tests would compile anew.
+export PYTHONDONTWRITEBYTECODE :=
 # Each of two processes computes in one thread, as the commands do; one file's tests stay together while they can.
 TESTED := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal
 PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay library serve adapters cli

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -58,6 +59,25 @@ def cases_dir(data_dir: Path) -> Path:
     return path
 
 
+CONTRADICTING_S = "wattsched.solving.conflicts.USUAL_S"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unexplained() -> Iterator[None]:
+    """Look for no limits that contradict each other: it takes longer than most infeasible instances do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CONTRADICTING_S, 0.0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def explained(_unexplained: None) -> Iterator[None]:
+    """Look for them in the tests of a module, as users do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CONTRADICTING_S, 2.0)
+        yield
+
+
 @pytest.fixture
 def as_root() -> None:
     """Root, who alone may act as another user, or give files away; its tests are skipped else."""
@@ -103,6 +123,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         real = {"root", "programs", "trial"} & set(getattr(item, "fixturenames", ()))
         if real or item.path.is_relative_to(BENCHMARKS):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Compile what tests write each time: a formulation may change within a second, but for its size."""
+    sys.dont_write_bytecode = True
 
 
 @contextmanager

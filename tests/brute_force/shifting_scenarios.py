@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 OBJECTIVES = ("mean-completion", "carbon", "energy", "money")
 BUDGETS = ("average_completion_s", "carbon_g", "energy_j", "money")
-FORECASTS = ("carbon_g_per_kwh", "price_per_kwh")
 J_PER_KWH = 3.6e6
 Choice = tuple[int | None, ...]
 """Row of a job's table by slot, None for a pause."""

@@ -65,6 +65,7 @@ def test_every_command_takes_it(run: Run, tmp_path: Path, window: Path) -> None:
     assert "All answers agree" in compared.stdout
 
 
+@pytest.mark.slow
 def test_a_window_with_many_outcomes_has_a_bound(run: Run, tmp_path: Path) -> None:
     window, result = tmp_path / "window.json", tmp_path / "result.json"
     run("generate", "placement", "--jobs", 60, "--gpus", 400, "--seed", 2, "-o", window, code=0)

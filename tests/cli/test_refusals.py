@@ -209,7 +209,7 @@ replay --budget energy_j=5mj | '--budget': 'mj' may be milli or mega: write mJ o
 replay --budget energy_j=-1 | '--budget': must be above 0, got -1
 replay --budget energy_j=nan | '--budget': 'nan' is not a finite number
 replay --budget energy_j=5 | budget: energy_j is 5 J (1.39e-06 kWh) in the period from 0 s on, but the idle
-replay --budget energy_j=1.0369e8 --round 3600 | of 103.7 MJ (28.8 kWh) the idle cluster leaves
+replay --policy elastic --budget energy_j=1.0369e8 --round 3600 | of 103.7 MJ (28.8 kWh) the idle cluster
 replay --budget energy_j=3e8 --budget carbon_g=5 | energy_j=3e+08 and carbon_g=5 are given, and a replay has
 replay --budget carbon_g=5 | --budget: carbon_g needs --carbon
 replay --budget money=5 | --budget: money needs --tariff

@@ -43,6 +43,7 @@ def figures(result: Result) -> dict[str, object]:
     return dict(document["policies"])
 
 
+@pytest.mark.slow
 def test_a_killed_replay_goes_on(run: Run, jobs: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     options = [str(jobs), "--policy", "fifo,elastic", "--process-restart", "5", "--carbon", "300", "--json"]

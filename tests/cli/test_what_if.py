@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.engine.test_what_if import small
 
 
@@ -25,6 +27,7 @@ def test_a_sweep_is_a_table_and_a_plot(run, write, tmp_path):
     assert plot.stat().st_size > 1000
 
 
+@pytest.mark.usefixtures("explained")
 def test_an_infeasible_change_says_why(run, write):
     file = write(small().model_dump(mode="json"))
     shown = run("what-if", file, "--power-w", "270", code=3).stdout

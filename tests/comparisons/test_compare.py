@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.formulations.test_external import PROGRAM
 from wattsched.cli import main
 from wattsched.cli.compare import PLOTS
 from wattsched.comparisons.compare import Comparison, compare
@@ -27,18 +28,8 @@ from wattsched.solvers import cpsat
 from wattsched.solvers.solution import Solution, Termination, listening
 from wattsched.solving.engine import solve
 
-LOOSE = """
-import pyomo.environ as pyo
-
-def made(round, share={share}):
-    m = pyo.ConcreteModel()
-    m.x = pyo.Var(range(len(round.choices)), domain=pyo.Binary)
-    m.one = pyo.Constraint(round.jobs, rule=lambda m, j: sum(m.x[c] for c in round.of_job(j)) == 1)
-    m.rows = pyo.ConstraintList()
-    for limit in (*round.room, *round.budgets):
-        m.rows.add(sum(use * m.x[c] for c, use in limit.use.items()) <= share * limit.capacity)
-    return m, m.x
-"""
+LOOSE = PROGRAM.replace("share=1.0", "share={share}")
+"""Every limit is this share of what it should be."""
 
 
 @pytest.fixture
@@ -193,6 +184,7 @@ def test_cells_that_a_spreadsheet_would_run_are_text(tmp_path: Path) -> None:
     assert row["instance"] == "'=1+1"
 
 
+@pytest.mark.slow
 def test_killed_comparison_goes_on_where_it_was(files: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "out"
     formulations, solvers = "mckp,intervals", "greedy,highs,cpsat"

@@ -29,6 +29,8 @@ from wattsched.perfmodels.profile import Profile
 from wattsched.results.documents import instance_of, is_result, result_of, verdict_on
 from wattsched.topology import cluster as cluster_models
 
+pytestmark = pytest.mark.usefixtures("explained")
+
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 COMMANDS = ROOT / "docs" / "commands.md"

@@ -22,6 +22,8 @@ from wattsched.results.documents import verdict_on
 from wattsched.results.result import Result
 from wattsched.solving import conflicts
 
+pytestmark = pytest.mark.usefixtures("explained")
+
 CASES = int(os.environ.get("CONFLICT_CASES", examples(24)))
 SEED = int(os.environ.get("CONFLICT_SEED", "0"))
 PROBLEMS = tuple(MAKERS)

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import wattsched
+from tests.cli.test_killed import session
 from wattsched.cli import main
 from wattsched.comparisons.run import Run, Settings
 from wattsched.instances.clusters import homogeneous_cluster
@@ -68,6 +68,7 @@ def told(run: Run) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_comparisons_are_those_of_one_process(cluster: DaskExecutor, files: list[str]) -> None:
     made = wattsched.generate("sia-like", jobs=6, seed=1)
     here, spread = (
@@ -83,6 +84,7 @@ def test_comparisons_are_those_of_one_process(cluster: DaskExecutor, files: list
         assert max(sign * one.bound, sign * other.bound) <= sign * other.objective + slack
 
 
+@pytest.mark.slow
 def test_replays_and_curves_are_those_of_one_process(
     cluster: DaskExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +112,7 @@ def test_replays_and_curves_are_those_of_one_process(
         assert curves.eopc_w.tolist() == two.curves[policy].eopc_w.tolist()
 
 
+@pytest.mark.slow
 def test_outcomes_come_in_order_and_everything_listens_on_loopback(cluster: DaskExecutor) -> None:
     def number_after(number: int, delay_s: float) -> int:
         time.sleep(delay_s)
@@ -128,6 +131,7 @@ def test_outcomes_come_in_order_and_everything_listens_on_loopback(cluster: Dask
     assert set(listening) == {"127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_a_folder_that_workers_do_not_have_is_named(cluster: DaskExecutor, tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text("job,arrival_s,work,requested_gpus,model\na,0,4000,2,resnet50\n")
     trace = wattsched.JobSource(tmp_path / "jobs.csv").traces(homogeneous_cluster(1, 8, "A100"))
@@ -138,6 +142,7 @@ def test_a_folder_that_workers_do_not_have_is_named(cluster: DaskExecutor, tmp_p
         list(outcomes)
 
 
+@pytest.mark.slow
 def test_a_run_whose_worker_is_lost_is_done_again(cluster: DaskExecutor, tmp_path: Path) -> None:
     def number_after(number: int, delay_s: float) -> int:
         (tmp_path / f"{number}-{os.getpid()}").touch()
@@ -179,16 +184,6 @@ def test_ctrl_c_ends_the_cluster_and_the_comparison_goes_on_later(
     again = wattsched.compare(files, solvers=SOLVERS, settings=SETTINGS, folder="out", executor=cluster)
     assert again.resumed == len(before) < len(again.runs) == 8
     assert again.disagreements == again.failures == []
-
-
-def session(leader: int) -> list[int]:
-    """Processes of a session that have not ended."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):  # ended meanwhile, or not ours to look at
-            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
 
 
 def in_this_process(workers: int, threads: int) -> LocalCluster:
@@ -233,6 +228,7 @@ def test_a_scheduler_that_is_gone_is_told() -> None:
             next(completed)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_its_workers_is_not_tried_for_ever() -> None:
     once = dask.config.set({"distributed.scheduler.allowed-failures": 1})
     with once, wattsched.dask_executor("local:1") as executor:
@@ -339,6 +335,7 @@ def cmdline(process: psutil.Process) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_a_lost_value_is_made_again_and_its_call_repeated(cluster: DaskExecutor, tmp_path: Path) -> None:
     def looked_at(value: int, delay_s: float) -> int:
         (tmp_path / f"{value}-{os.getpid()}-{time.monotonic_ns()}").touch()

@@ -176,7 +176,7 @@ class Slices:
 
 
 def test_ends_of_a_frontier_may_take_longer_than_their_share() -> None:
-    instance, slices = generate("shifting", jobs=1, seed=1), Slices(least_s=S_PER_H / 4)
+    instance, slices = generate("shifting", jobs=1, slots=8, seed=1), Slices(least_s=S_PER_H / 4)
     found = wattsched.pareto(instance, 6, time_limit=S_PER_H, solve=slices)
     assert len(found.points) >= 2
     assert found.missing > 0

@@ -23,6 +23,7 @@ from wattsched.reading.inputs import printable
 from wattsched.replay.jobs.outcome import csv_text, parquet
 from wattsched.report.html import page as html
 from wattsched.report.html.solved import page_of
+from wattsched.results.result import Result
 from wattsched.topology.cluster import Cluster, GpuType, Group, Node
 from wattsched.topology.exchange import from_slurm, to_slurm
 
@@ -71,14 +72,22 @@ def document(names: list[str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("suffix", ["json", "json.gz", "parquet"])
-def test_rounds_and_results_keep_every_name(tmp_path: Path, suffix: str) -> None:
+@pytest.fixture(scope="module")
+def solved() -> tuple[Instance, Result]:
+    """The round of all names, and its answer."""
     made = Instance.model_validate(document(NAMES))
+    return made, wattsched.solve(made, solver="greedy")
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz", "parquet"])
+def test_rounds_and_results_keep_every_name(
+    tmp_path: Path, suffix: str, solved: tuple[Instance, Result]
+) -> None:
+    made, result = solved
     wattsched.write_document(tmp_path / f"round.{suffix}", made)
     read = wattsched.read_instance(tmp_path / f"round.{suffix}")
     assert [job.name for job in read.jobs] == NAMES
     assert read.model_copy(update={"jobs": made.jobs}) == made
-    result = wattsched.solve(read, solver="greedy")
     wattsched.write_document(tmp_path / f"result.{suffix}", result)
     again = wattsched.read_result(tmp_path / f"result.{suffix}")
     assert again.decision is not None
@@ -86,9 +95,9 @@ def test_rounds_and_results_keep_every_name(tmp_path: Path, suffix: str) -> None
     assert wattsched.check(tmp_path / f"round.{suffix}", tmp_path / f"result.{suffix}").faults == []
 
 
-def test_a_report_shows_names_and_runs_nothing() -> None:
-    made = Instance.model_validate(document(NAMES))
-    page = Page(html.rendered(page_of(wattsched.solve(made, solver="greedy"), made), "wattsched solve it"))
+def test_a_report_shows_names_and_runs_nothing(solved: tuple[Instance, Result]) -> None:
+    made, result = solved
+    page = Page(html.rendered(page_of(result, made), "wattsched solve it"))
     assert sum(tag == "script" for tag, _ in page.seen) == 1
     assert "img" not in {tag for tag, _ in page.seen}
     assert not [name for _, attributes in page.seen for name in attributes if name.startswith("on")]

@@ -256,6 +256,7 @@ def test_errors_of_models_widen_what_seeds_leave_alone(dated) -> None:
     assert any("are in no interval" in told for told in sure.assumptions)
 
 
+@pytest.mark.slow
 def test_with_limits_alone_known_a_row_says_what_exact_durations_are_worth(dated) -> None:
     with_limits = (
         Path(dated.file).read_text().replace(",model", ",model,time_limit").replace(",bert", ",bert,86400")

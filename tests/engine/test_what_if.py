@@ -130,6 +130,7 @@ def test_the_difference_is_said_and_both_results_hold() -> None:
         )
 
 
+@pytest.mark.usefixtures("explained")
 def test_no_change_is_no_difference_and_no_decision_says_why() -> None:
     assert wattsched.what_if(small()).jobs == []
     none = wattsched.what_if(small(), {"power_w": 270.0})

@@ -86,7 +86,7 @@ def test_a_goodput_that_cannot_be_had_is_told() -> None:
 
 @pytest.mark.parametrize("scope", ["round", "completion"])
 def test_large_rounds_by_kind(scope: str) -> None:
-    instance = generate("uniform", jobs=4_000, seed=2)
+    instance = generate("uniform", jobs=1_000, seed=2)
     most = wattsched.solve(instance, objective="goodput", gap=1e-3)
     budgets = {"least_goodput": 0.8 * most.objective, "power_w": instance.budgets.power_w, "scope": scope}
     given = instance.model_copy(update={"budgets": type(instance.budgets).model_validate(budgets)})

@@ -3,6 +3,7 @@
 import wattsched
 from tests.pages import pages_answers as pages
 from tests.pages import pages_placement as brute
+from tests.strategies.effort import examples
 from wattsched.instances.placement.instance import PlacementInstance
 
 EXACT = [(f, s) for s in ("auto", "highs", "price") for f in ("patterns", "assignment")] + [
@@ -64,4 +65,4 @@ def check_faults(instance, model, decision_type, rng):
 
 
 def test_answers_are_those_of_the_page():
-    pages.examine_all(45, examine)
+    pages.examine_all(examples(45), examine)

@@ -26,7 +26,7 @@ from wattsched.cli import main
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
-CASES, SEED = int(os.environ.get("PAGES_CASES", examples(20))), int(os.environ.get("PAGES_SEED", "0"))
+CASES, SEED = int(os.environ.get("PAGES_CASES", examples(10))), int(os.environ.get("PAGES_SEED", "0"))
 CLOCKED = ("sizing", "clairvoyant", "powerflow", "greenflow")
 CHOSEN = ("elastic", "elastic-makespan", "elastic-progress", "elastic-completion", "sidecar", "termination",
           "optimus", "elasticflow", "sia")  # fmt: skip

@@ -6,6 +6,7 @@ from math import ceil
 import wattsched
 from tests.pages import pages_answers as pages
 from tests.pages import pages_sharing as brute
+from tests.strategies.effort import examples
 from wattsched.instances.sharing.instance import SharingInstance
 
 EXACT = [("patterns", solver) for solver in ("auto", "highs", "cpsat", "price")] + [("matching", "auto")]
@@ -85,4 +86,4 @@ def check_faults(instance, strict, model, decision_type, rng):
 
 
 def test_answers_are_those_of_the_page():
-    pages.examine_all(60, examine)
+    pages.examine_all(examples(60), examine)

@@ -16,7 +16,6 @@ import wattsched
 from wattsched.environment.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
 PLACEHOLDER, MARK = "example.invalid", "PLACEHOLDER"
 IMAGE = re.compile(r"wattsched:(\d[\w.]*)")

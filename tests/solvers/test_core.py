@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.strategies.effort import examples
 from wattsched.formulations.program import Program
 from wattsched.solvers import core
 from wattsched.solvers.lp import solve_lp
@@ -25,7 +26,7 @@ def random_program(rng: np.random.Generator) -> Program:
     return program_of(cost, uses, rng.uniform(0.2, 0.7) * uses.sum(axis=1) / 3, start)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_a_point_is_found_exactly_where_there_is_one(seed):
     program = random_program(np.random.default_rng(seed))
     assert core.fits(program)

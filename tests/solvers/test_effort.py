@@ -35,7 +35,10 @@ def test_what_is_spent_on_the_way_adds_up_where_it_is_measured():
     assert 6.999 < outer.cpu_s < 8.0
 
 
-@pytest.mark.parametrize("place", ["here", "process", "killed", "killed at its second program"])
+@pytest.mark.parametrize(
+    "place",
+    ["here", "process", "killed", pytest.param("killed at its second program", marks=pytest.mark.slow)],
+)
 def test_seconds_on_the_processor_are_those_of_whoever_solves(tmp_path: Path, place: str):
     own = tmp_path / "own.py"
     own.write_text(BUSY.format(seconds=0.5 if "killed" not in place else 60.0))

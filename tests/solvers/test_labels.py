@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies.effort import examples
 from wattsched import Session, generate
 from wattsched.formulations.program import Program
 from wattsched.solvers import highs, labels, registry
@@ -65,7 +66,7 @@ def test_against_all_points(seed, others):
     proves(program, solution)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 @pytest.mark.parametrize("gap", [0.0, 1e-4, 1e-2])
 def test_against_highs(seed, gap):
     program = random_program(1_000 + seed, most_groups=300)
@@ -96,7 +97,7 @@ def test_other_programs_are_left_to_others(change):
     assert labels.solve(dataclasses.replace(program, **change(program)), EXACT) is None
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 @pytest.mark.parametrize("budget", ["power", "energy"])
 def test_rounds_with_a_budget_against_highs(seed, budget):
     program = model_of(generate("uniform", jobs=4 + seed, budget=budget, seed=seed)).program

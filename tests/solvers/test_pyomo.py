@@ -107,7 +107,7 @@ def test_costs_that_differ_in_the_sixth_digit_are_told_apart(name, seed):
     assert answer.bound <= best + 1e-9 * abs(best)
 
 
-@pytest.mark.parametrize("seed", [0, 4, 6, 9])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 6, 9))])
 @pytest.mark.parametrize("share", [0.0, 0.9, 1.0, 1.2])
 def test_a_gap_that_is_reached_is_one_of_the_objective(name, seed, share):
     """Some solvers measure it without the offset, others with it: then they are asked for a smaller one.

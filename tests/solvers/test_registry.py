@@ -155,7 +155,7 @@ def test_solvers_write_nothing_to_standard_output():
     code = """
 program = knapsack(60, 20)
 for solver in solvers:
-    solver(program, Limits(gap=0.0, time_s=0.5))
+    solver(program, Limits(gap=0.0, time_s=0.1))
 """
     assert run_python(PREPARED + code) == b""
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array
 
+from tests.strategies.effort import examples
 from wattsched.formulations.program import Program
 from wattsched.solvers import auto, sizes
 from wattsched.solvers.points import feasible
@@ -49,7 +50,7 @@ def random_sets(rng: np.random.Generator, jobs: int, *, least: bool = False) -> 
     return program_of(cost, uses, upper, start, row_lower=lower)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 @pytest.mark.parametrize("few", [2, 2_000])
 def test_the_optimum_is_found_and_proven(seed: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "_FIRST_COLUMNS", few)

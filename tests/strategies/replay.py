@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from benchmarks.replays import poisson_jobs as poisson_jobs
@@ -15,7 +16,7 @@ from wattsched.replay.jobs.accounts import Sleep
 from wattsched.replay.jobs.bound.clairvoyant import bound_of, parts_of
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.rounds import RoundOptions
 from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import simulate
@@ -23,6 +24,14 @@ from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 IDLE_W, BUSY_W, BASE_W = 10.0, 100.0, 50.0
+LONG = ("clairvoyant", "elastic-completion", "elastic-makespan", "sia")
+"""Policies whose replays take longest."""
+
+
+def every_policy(*without: str) -> list[Any]:
+    """Return all policies but these as parameters of a test; those that take longest are slow."""
+    slow = [pytest.param(name, marks=pytest.mark.slow) for name in LONG if name not in without]
+    return [*(name for name in names() if name not in (*LONG, *without)), *slow]
 
 
 def cluster_of(*gpus: int, unavailable: Sequence[int] = ()) -> Cluster:

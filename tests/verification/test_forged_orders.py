@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def instance() -> Any:
-    return wattsched.generate("uniform", jobs=8, seed=3)
+    return wattsched.generate("uniform", jobs=4, seed=2)
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,11 @@ import pytest
 
 from tests.adapters.kubernetes.server import GPU, PREFIX
 from tests.adapters.kubernetes.test_room import Cluster
+from tests.strategies.effort import examples
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.kubernetes.reading import read
 
-CASES, SEED = int(os.environ.get("HOSTILE_CASES", "60")), int(os.environ.get("HOSTILE_SEED", "0"))
+CASES, SEED = int(os.environ.get("HOSTILE_CASES", examples(60))), int(os.environ.get("HOSTILE_SEED", "0"))
 AMOUNTS = [
     *("0", "1", "-1", "1e308", "9" * 25, "1E", "5u", "7n", "x", "", "2000000", "1e9Gi"),
     *(None, True, 3.5, []),

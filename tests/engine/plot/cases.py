@@ -50,7 +50,7 @@ def round_and_result() -> tuple[Any, Any]:
 @cache
 def tradeoff() -> Any:
     """Between completion and carbon."""
-    return wattsched.pareto(wattsched.generate("shifting", jobs=3, seed=2), 4)
+    return wattsched.pareto(wattsched.generate("shifting", jobs=2, slots=8, seed=2), 4)
 
 
 def saved(n: int, seeds: int = 3) -> Savings:

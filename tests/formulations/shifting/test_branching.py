@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.brute_force.shifting import optimum
+from tests.strategies.effort import examples
 from tests.strategies.shifting import tiny
 from wattsched.formulations.shifting import branching
 from wattsched.formulations.shifting.branching import branch
@@ -21,7 +22,7 @@ GAP = 1e-6
 
 @pytest.mark.parametrize("seed", range(0, 160, 20))
 def test_it_ends_at_the_optimum(seed: int) -> None:
-    for number in range(seed, seed + 20):
+    for number in range(seed, seed + examples(20)):
         instance = tiny(number)
         horizon = horizon_of(instance)
         decision = greedy(horizon, instance.objective)

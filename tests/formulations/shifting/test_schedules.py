@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.brute_force import shifting as brute_force
+from tests.strategies.effort import examples
 from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.formulations.infeasibility import InfeasibleError
@@ -38,12 +39,15 @@ from wattsched.verification.shifting.bound import PricedInstance, prove
 from wattsched.verification.shifting.checker import check
 
 CASES = 200
+firsts = pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (20, 40))]
+)
 
 
 @pytest.mark.parametrize("first", range(0, CASES, 20))
 @pytest.mark.parametrize("build", [schedules.build, time_indexed.build])
 def test_equals_brute_force(build: Callable[..., Model[ShiftingDecision]], first: int) -> None:
-    for seed in range(first, first + 20):
+    for seed in range(first, first + examples(20)):
         instance = tiny(seed)
         best = brute_force.optimum(instance)
         try:
@@ -75,7 +79,7 @@ def generated(first: int) -> Iterator[tuple[int, ShiftingInstance, float, Model[
             yield seed, instance, best, schedules.build(horizon_of(instance), instance.objective)
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@firsts
 def test_near_optimal_schedules_prove_the_optimum(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is outside the program costs no less than it says; the rest is inside."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
@@ -94,7 +98,7 @@ def test_near_optimal_schedules_prove_the_optimum(first: int, monkeypatch: pytes
     assert proven >= 10
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@firsts
 def test_generated_columns_come_close(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without enumeration the bound holds, and decisions are valid and seldom far from the optimum."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
@@ -130,7 +134,7 @@ def random_prices(instance: ShiftingInstance, horizon: Horizon, rng: np.random.G
     return Prices(criteria, gpu)
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@firsts
 def test_bounds_hold_and_are_sharp(first: int) -> None:
     """At any prices: below the sum of every job's cheapest schedule, and not by much."""
     rng = np.random.default_rng(first)
@@ -165,8 +169,8 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
 def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str, lengths: list[float]) -> None:
     """Jobs of up to dozens of slots, decided in windows and between levels, against the exact least costs."""
     factor = 3.0 if objective == "carbon" else None
-    instance = shifting_horizon(jobs=30, slots=30, seed=5, completion_factor=factor)
-    instance = instance.model_copy(update={"slot_s": np.resize(lengths, 30).tolist()})
+    instance = shifting_horizon(jobs=15, slots=24, seed=5, completion_factor=factor)
+    instance = instance.model_copy(update={"slot_s": np.resize(lengths, 24).tolist()})
     horizon, which = horizon_of(instance), OBJECTIVES.index(objective)
     found = generate(horizon, which, SchedulePricing(horizon), schedules._first(horizon, which), Timer())
     lp = found.master.cost + horizon.idle_use[which]

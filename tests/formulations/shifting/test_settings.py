@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tests.strategies.effort import examples
 from wattsched.formulations.shifting.columns import Prices, fits, follow
 from wattsched.formulations.shifting.data import horizon_of
 from wattsched.formulations.shifting.settings import resettled
@@ -36,7 +37,7 @@ def one_slot(seed: int) -> ShiftingInstance:
     )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_the_best_combination_within_the_cap_is_found(seed: int) -> None:
     horizon = horizon_of(one_slot(seed))
     prices = Prices(np.array([1.0, 0.0, 0.0, 0.0]), np.zeros(horizon.n_cells))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.brute_force import shifting as brute_force
+from tests.strategies.effort import examples
 from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.cli.files import answer_text
@@ -21,21 +22,20 @@ from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.results.documents import verdict_on
-from wattsched.results.result import Result
 from wattsched.verification.shifting.bound import BUDGETS, objective_upper_bound
 from wattsched.verification.shifting.checker import check
 
 
 @pytest.mark.parametrize("first", range(0, 300, 60))
 def test_only_what_cannot_be_is_refused(first: int) -> None:
-    for seed in range(first, first + 60):
+    for seed in range(first, first + examples(60)):
         if diagnose(horizon_of(tiny(seed))):
             assert brute_force.optimum(tiny(seed)) is None, seed
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_a_budget_of_the_optimum_is_not_refused(first: int) -> None:
-    for seed in range(first, first + 20):
+    for seed in range(first, first + examples(20)):
         instance = tiny(seed).model_copy(update={"budgets": HorizonBudgets()})
         fields = {"mean-completion": "average_completion_s", "carbon": "carbon_g", "energy": "energy_j"}
         best = brute_force.optimum(instance)
@@ -135,7 +135,7 @@ def test_only_what_cannot_be_is_ruled_out(first: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, 300, 60))
 def test_no_decision_is_dearer_than_the_dearest(first: int) -> None:
-    for seed in range(first, first + 60):
+    for seed in range(first, first + examples(60)):
         # Deadlines and budgets forbid decisions, but make none cheaper.
         instance = tiny(seed).model_copy(update={"budgets": HorizonBudgets()})
         free = [job.model_copy(update={"must_finish": False, "deadline_s": None}) for job in instance.jobs]
@@ -164,17 +164,12 @@ def short_of_carbon() -> ShiftingInstance:
     return loose.model_copy(update={"jobs": jobs, "budgets": HorizonBudgets(carbon_g=20_000.0)})
 
 
-@pytest.fixture(scope="module")
-def proven() -> tuple[ShiftingInstance, Result]:
+@pytest.mark.slow
+def test_a_budget_that_is_short_is_proven_and_told() -> None:
     instance = short_of_carbon()
     assert not diagnose(horizon_of(instance))
     # It ends with the proof, which on a busy machine takes a while.
-    return instance, solve(instance, time_limit=300)
-
-
-@pytest.mark.slow
-def test_a_budget_that_is_short_is_proven_and_told(proven: tuple[ShiftingInstance, Result]) -> None:
-    instance, result = proven
+    result = solve(instance, time_limit=300)
     assert result.termination.reason == "infeasible"
     assert (result.objective, result.bound, result.decision) == (None, None, None)
     told = result.termination.detail
@@ -189,9 +184,11 @@ def test_a_budget_that_is_short_is_proven_and_told(proven: tuple[ShiftingInstanc
     assert (verdict.faults, verdict.infeasible) == ([], True)
 
 
-def test_a_proof_that_proves_nothing_is_found(proven: tuple[ShiftingInstance, Result]) -> None:
-    instance, result = proven
-    document: dict[str, Any] = json.loads(answer_text(result))
+def test_a_proof_that_proves_nothing_is_found() -> None:
+    loose = shifting_horizon(jobs=5, slots=12, seed=2)
+    instance = loose.model_copy(update={"budgets": HorizonBudgets(carbon_g=1.0)})
+    document: dict[str, Any] = json.loads(answer_text(solve(instance)))
+    assert verdict_on(instance, document).infeasible
     roomy = instance.model_copy(update={"budgets": HorizonBudgets(carbon_g=30_000.0)})
     assert verdict_on(roomy, document).faults
     assert not verdict_on(roomy, document).infeasible

@@ -16,6 +16,7 @@ from tests.strategies.replay import (
     IDLE_W,
     Scripted,
     cluster_of,
+    every_policy,
     linear,
     replayed,
     trace_by_hand,
@@ -25,7 +26,7 @@ from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.co_location import ALONE, EACO_SLOWDOWN, SHARED
 from wattsched.replay.jobs.allocations import Sharing, slowdown
 from wattsched.replay.jobs.outcome import RECORDS
-from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.pools import PoolState, fragments
 from wattsched.replay.jobs.simulation import simulate
@@ -131,7 +132,7 @@ def test_hosts_that_are_refused(hosts: list[int], message: str) -> None:
         simulate(trace, Script(hosts))
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", every_policy())
 @settings(max_examples=examples(12))
 @given(traces([(2,), (4, 4), (3, 3), (4, 2), (2, 8, 8)]), st.sampled_from([0.0, 60.0]))
 def test_segments_are_what_jobs_held(name: str, trace: Trace, round_s: float) -> None:

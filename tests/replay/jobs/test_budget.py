@@ -16,6 +16,7 @@ from tests.strategies.replay import (
     IDLE_W,
     Scripted,
     cluster_of,
+    every_policy,
     linear,
     poisson_jobs,
     trace_by_hand,
@@ -26,7 +27,7 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep
 from wattsched.replay.jobs.budget import PACINGS, Budget, Ledger, Pacing
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.sizing import Sizing
 from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay, simulate
@@ -65,7 +66,7 @@ def spent_again(outcome: Outcome) -> Sequence[float]:
     return found
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", every_policy())
 @settings(max_examples=examples(5))
 @given(
     trace=traces(),

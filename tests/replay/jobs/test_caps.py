@@ -15,6 +15,7 @@ from tests.strategies.replay import (
     IDLE_W,
     Scripted,
     cluster_of,
+    every_policy,
     linear,
     poisson_jobs,
     trace_by_hand,
@@ -25,7 +26,7 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.accounts import Sleep, Steps
 from wattsched.replay.jobs.caps import CapError, Caps
 from wattsched.replay.jobs.outcome import RECORDS, Outcome, summary
-from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.requests import FreeGpus
 from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import simulate
@@ -93,7 +94,7 @@ def run(
     )
 
 
-@pytest.mark.parametrize("name", [*names(), "backfill+zeus"])
+@pytest.mark.parametrize("name", [*every_policy(), "backfill+zeus"])
 @settings(max_examples=examples(10))
 @given(
     drawn=capped(),
@@ -255,7 +256,7 @@ class Misled:
         return self._policy.decide(replace(state, remaining=state.remaining * self._factor[state.jobs]))
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "clairvoyant"])
+@pytest.mark.parametrize("name", every_policy("clairvoyant"))
 def test_a_policy_knows_durations_if_it_decides_by_them(name) -> None:
     same = []
     for nodes, gap_s in ((1, 30.0), (2, 300.0)):

@@ -16,6 +16,7 @@ from tests.strategies.replay import (
     IDLE_W,
     Scripted,
     cluster_of,
+    every_policy,
     linear,
     trace_by_hand,
     traces,
@@ -23,7 +24,7 @@ from tests.strategies.replay import (
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.requests import FreeGpus
 from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import simulate
@@ -71,7 +72,7 @@ def replay(trace: Trace, name: str, round_s: float = 0.0, sleep: Sleep | None = 
     return simulate(trace, Watched(policy), name=name, round_s=round_s, carbon=CARBON, sleep=sleep)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", every_policy())
 @pytest.mark.parametrize("nodes", [[(2,), (4,), (4, 4), (8, 8), (3, 3)], [(4, 2), (2, 8, 8)]])
 @settings(max_examples=examples(10))
 @given(st.data(), st.sampled_from([0.0, 60.0]), st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]))
@@ -155,7 +156,7 @@ def check_sums(outcome: Outcome) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", every_policy())
 def test_the_same_replay_twice(name: str) -> None:
     trace = trace_by_hand(
         cluster_of(4, 4),

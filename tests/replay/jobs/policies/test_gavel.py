@@ -10,12 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import IDLE_W, cluster_of, linear, poisson_jobs, trace_by_hand, watched
+from tests.strategies.replay import (
+    IDLE_W,
+    cluster_of,
+    every_policy,
+    linear,
+    poisson_jobs,
+    trace_by_hand,
+    watched,
+)
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.outcome import finish_time_fairness, summary
-from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.fixed_rounds import by_priority, max_min, shares
 from wattsched.replay.jobs.policies.wrappers import tuned, zeus_cost
 from wattsched.replay.jobs.policy import PolicyContext
@@ -142,7 +150,7 @@ def test_every_choice_is_the_cheapest_that_compares(gpu_type: str) -> None:
     assert better.jobs_energy_j < plain.jobs_energy_j
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", every_policy())
 def test_every_policy_takes_tuned_jobs(name: str) -> None:
     trace = trace_of_durations(homogeneous_cluster(2, 4, "V100"), poisson_jobs(8, 1, median_s=600.0))
     outcome = simulate(trace, policy_of(name + "+zeus", PolicyContext(trace)), round_s=60.0)
