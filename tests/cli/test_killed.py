@@ -87,7 +87,9 @@ def test_what_a_signal_leaves(inputs, tmp_path, command, ending, after_s):
     # An interpreter that has no handler yet ends by the signal, or cannot start; to shells all are 130.
     unready = ending == signal.SIGINT and any(part in said for part in (b"init_import_site", b"import runpy"))
     assert unready or process.returncode in ((0, 130, -ending) if ending == signal.SIGINT else (0, -ending))
-    assert unready or b"Traceback" not in said or process.returncode == -signal.SIGINT
+    # What dask begins when its parent is gone has nothing to read.
+    orphan = b"in spawn_main" in said and said.count(b"Traceback") == said.count(b"in spawn_main")
+    assert unready or orphan or b"Traceback" not in said or process.returncode == -signal.SIGINT
     assert (out / "result.json").read_text().endswith("}\n")
     for file in out.rglob("*"):
         # SIGKILL alone can come between a file's first name and its own.
