@@ -40,6 +40,9 @@ OBJECTIVES = {
 }
 """Objectives and their senses."""
 
+RELATIVE = frozenset(("max-min", "proportional"))
+"""Objectives of a job's seconds relative to the least that it needs."""
+
 ENERGY = ("energy", "carbon", "money")
 """Objectives that count joules."""
 
@@ -224,8 +227,9 @@ def objective_of(
     """
     of, jobs = outcomes.configurations, outcomes.jobs
     reference_rate = of.reference_rate[jobs]
+    least_s = of.least_s if instance.objective in RELATIVE else of.best_s
     chosen = Choices(
-        terms_of(of, reference_rate, of.best_s[jobs], of.least_s[jobs], DOUBLES, instance.objective),
+        terms_of(of, reference_rate, of.best_s[jobs], least_s[jobs], DOUBLES, instance.objective),
         job=jobs,
         runs=outcomes.runs,
         seconds=outcomes.completion_s,
