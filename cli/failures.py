@@ -17,7 +17,6 @@ import click
 
 from wattsched.environment.interrupts import interrupted
 from wattsched.reading.inputs import echo, names_file
-from wattsched.reading.inputs import notice as notice
 from wattsched.report.wording import printable
 
 CHECK_FAILED = 1

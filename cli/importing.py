@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.failures import BadInput, notice, refusing
+from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import DOCUMENT_SUFFIXES, STANDARD, content_of, named_input, progress, shown, write
 from wattsched.cli.outputs import FC, Command, output_option
 from wattsched.cli.parameters import (
@@ -25,6 +25,7 @@ from wattsched.cli.parameters import (
     parameter_option,
     refuse_given,
 )
+from wattsched.reading.inputs import notice
 from wattsched.report.wording import count
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.completion import name_option
-from wattsched.cli.failures import CHECK_FAILED, BadInput, notice, refusing
+from wattsched.cli.failures import CHECK_FAILED, BadInput, refusing
 from wattsched.cli.files import (
     STANDARD,
     content_of,
@@ -25,6 +25,7 @@ from wattsched.cli.files import (
 from wattsched.cli.outputs import FC, Command, folder_option, json_option, output_option
 from wattsched.cli.parameters import Limits, limit_options, prove_option
 from wattsched.library import OWN
+from wattsched.reading.inputs import notice
 from wattsched.report.terminal import Cell, console, line, print_skipped, table
 from wattsched.report.wording import count, gap_text, listed
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.failures import BadInput, notice, refusing
+from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import (
     JSON_SUFFIXES,
     answer_text,
@@ -26,6 +26,7 @@ from wattsched.cli.parameters import FileName, Limits, Listed, Number, Whole, li
 from wattsched.cli.solve import EXIT_CODES
 from wattsched.environment.extras import late
 from wattsched.instances.units import J_PER_KWH, S_PER_H
+from wattsched.reading.inputs import notice
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import duration, magnitude, money, number, percent, quantity, spoken
 from wattsched.verification.shifting.checker import TOTALS

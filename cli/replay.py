@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.executors import dask_option, spread
-from wattsched.cli.failures import BadInput, notice, noticed, refusing
+from wattsched.cli.failures import BadInput, noticed, refusing
 from wattsched.cli.files import content_of, counting, save_plot, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import (
@@ -42,6 +42,7 @@ from wattsched.cli.replay_options import (
     source_options,
 )
 from wattsched.environment.extras import late
+from wattsched.reading.inputs import notice
 from wattsched.replay.jobs.budget import PACINGS
 from wattsched.replay.jobs.policies import PRICED, base_of, shares
 from wattsched.replaying.job_sources import JobSource

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.completion import replay_policies
-from wattsched.cli.failures import BadInput, notice
+from wattsched.cli.failures import BadInput
 from wattsched.cli.files import is_piped
 from wattsched.cli.outputs import FC, ParamType
 from wattsched.cli.parameters import FileName, Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.reading.inputs import notice
 from wattsched.reading.units import Numbers
 from wattsched.replay.jobs.budget import UNITS, require_quantity
 from wattsched.replay.jobs.knowledge import KNOWLEDGE

@@ -377,7 +377,7 @@ class Profiles:
 
     @cached_property
     def training(self) -> tuple[str, ...]:
-        """Those of models that are trained, not served: what a job of which nothing is told may run.
+        """Return the models that are trained, not served: a job of which nothing is told may run these.
 
         Not those that the catalogue has on one GPU count alone, which say nothing of other jobs.
         """

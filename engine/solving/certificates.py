@@ -53,10 +53,10 @@ _VERIFYING = 0.2
 # What branching of a problem's own may price where nobody asked for a proof, some seconds' worth, and the
 # seconds that this may take where nothing limits the call: some LPs of long horizons are slow.
 _CASES_WORK, _CASES_S = 15_000, 20.0
-# Part of a bound by which prices may prove more than solvers say.
-_NEAR = 1e-7
 # Of what is left it may take so much: a step is not interrupted.
 _SHARE = 0.8
+# Part of a bound by which prices may prove more than solvers say.
+_NEAR = 1e-7
 
 
 @dataclass(frozen=True)

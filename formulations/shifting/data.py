@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -140,11 +139,6 @@ class Horizon:
     def fastest_s(self) -> FloatArray:
         """Seconds that each job takes at its fastest, shape (n_jobs,)."""
         return np.asarray(self.work / self.rate[self.fastest[self.table]])
-
-    @cached_property
-    def served(self) -> dict[tuple[object, ...], Any]:
-        """Schedules of the marginal rule that are found already, by how they were asked for."""
-        return {}
 
     @cached_property
     def limited(self) -> IntArray:

@@ -94,17 +94,7 @@ def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Shift
 def serve(
     horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effort, *, capped: bool = True
 ) -> Schedules:
-    """Serve all jobs with one stretch and effort, once; `intensity` is the cost of a joule by slot."""
-    key = (intensity.tobytes(), stretch, effort, capped)
-    if key not in horizon.served:
-        horizon.served[key] = _serve(horizon, intensity, stretch, effort, capped)
-    served: Schedules = horizon.served[key]
-    return served
-
-
-def _serve(
-    horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effort, capped: bool
-) -> Schedules:
+    """Serve all jobs with one stretch and effort; `intensity` is the cost of a joule by slot."""
     # A job stays in one pool.
     tables = [np.arange(*span) for span in pairwise(horizon.option_start)]
     in_pools = [[t[horizon.pool[t] == pool] for pool in np.unique(horizon.pool[t])] for t in tables]

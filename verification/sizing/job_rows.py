@@ -18,7 +18,7 @@ from wattsched.topology.column import NONE
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
-from wattsched.verification.sizing.objectives import terms_of
+from wattsched.verification.sizing.objectives import RELATIVE, terms_of
 from wattsched.verification.sizing.tenants import alone_j, metered
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
@@ -188,7 +188,9 @@ class JobRows:
         self.latest_s, self.surely_s = (_limits(deadline_s, part, a) for part in (late, surely))
         best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
         rates = of.reference_rate
-        self.terms = terms_of(of, rates, best_s, self._least_s(best_s), a, self.instance.objective)
+        relative = RELATIVE & {self.instance.objective, *self.instance.budgets.reached}
+        least_s = self._least_s(best_s) if relative else best_s
+        self.terms = terms_of(of, rates, best_s, least_s, a, self.instance.objective)
         self.power_deviation = a.array(self.instance.deviations(jobs, "power_deviation"))
         self.rate_deviation = a.array(self.instance.deviations(jobs, "rate_deviation"))
         tenant = jobs.coded("tenant")
