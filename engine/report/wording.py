@@ -221,7 +221,7 @@ def scarce(row: str) -> Scarce:
     """Words for a row name such as ``gpus:A100@7``, ``buddy:A100:8`` or ``power_w:rack3``."""
     kind, _, rest = row.partition(":")
     if of_scenario := re.fullmatch(
-        r"([^:]+)/((?:gpus:|power_w|carbon_g|energy_j|money|completion_s).*)", row
+        r"([^:]+)/((?:gpus:|groups:|power_w|carbon_g|energy_j|money|completion_s).*)", row
     ):
         known = scarce(of_scenario[2])
         return replace(known, label=f"{known.label} in {of_scenario[1]}")
@@ -231,6 +231,10 @@ def scarce(row: str) -> Scarce:
             pool, _, slot = rest.rpartition("@")
             text = f"{pool} GPUs in slot {slot}" if pool and slot.isdecimal() else f"{rest} GPUs"
             return Scarce(text, "GPU", counted=True)
+        case "groups":
+            pool, _, size = rest.rpartition("@")[0].rpartition(":")
+            slot = rest.rpartition("@")[2]
+            return Scarce(f"groups of {size} {pool} GPUs in slot {slot}", "group", counted=True)
         case "buddy":
             pool, _, size = rest.rpartition(":")
             return Scarce(f"{pool} blocks of {size}", "GPU", counted=True)

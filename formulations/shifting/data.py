@@ -26,6 +26,8 @@ PAUSE = -1
 """Stands for an option where a job does not run in a slot."""
 NO_KIND = -1
 """Kind of options of a job that holds no GPUs."""
+LEFT_OVER = 0.05
+"""Share of a pool's GPUs that groups of a size leave over at least where they are counted."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,10 @@ class Horizon:
     slot_s, begin_s : float arrays, shapes (slots,) and (slots + 1,)
         Seconds of each slot, and up to its begin; the last begin is the end of the horizon.
     resources : tuple of str
-        ``gpus:POOL`` for the GPUs of a pool, then ``power_w`` and ``power_w:DOMAIN`` for watts under a cap.
+        ``gpus:POOL`` for the GPUs of a pool, ``groups:POOL:SIZE`` for its disjoint groups of so many GPUs,
+        then ``power_w`` and ``power_w:DOMAIN`` for watts under a cap.
     capacity, slack : float arrays, shape (n_resources, slots)
-        GPUs, and watts that idle GPUs leave under a cap; and what of them counts as rounding.
+        GPUs, groups, and watts that idle GPUs leave under a cap; and what of them counts as rounding.
     per_joule : float array, shape (3, slots + 1)
         Grams, joules and money per joule drawn in a slot; the last column is for what is drawn after the
         horizon.
@@ -57,7 +60,7 @@ class Horizon:
     row, pool, gpus, kind : int arrays, shape (n_options,)
         `row` is that of the table.
     uses : float array, shape (n_options, n_resources)
-        GPUs, and watts above idle, that an option takes of each resource in a slot.
+        GPUs, groups, and watts above idle, that an option takes of each resource in a slot.
     rate, power_w, extra_w : float arrays, shape (n_options,)
         Work in a second, and watts; `extra_w` are those above the same GPUs' when they are idle.
     fastest : int array, shape (n_tables,)
@@ -127,7 +130,7 @@ class Horizon:
     @cached_property
     def counts_watts(self) -> BoolArray:
         """Mask of the cells that are watts under a cap, shape (n_cells,)."""
-        return np.repeat([not name.startswith("gpus:") for name in self.resources], self.slots)
+        return np.repeat([name.startswith("power_w") for name in self.resources], self.slots)
 
     @cached_property
     def fits(self) -> BoolArray:
@@ -159,6 +162,7 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
     start = np.searchsorted(of_table, np.arange(len(tables) + 1))
     idle_w = np.array([p.idle_power_w for p in pools])
     in_pools = np.array([p.gpus for p in pools], dtype=float)
+    of_pool, size = _groups(in_pools, pool, gpus)
     capped, cap_w = _caps(instance)
     extra_w = np.maximum(0.0, power_w - gpus * idle_w[pool])
     slot_s, begin_s = instance.lengths_s, instance.begin_s
@@ -185,14 +189,20 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
         slots=instance.slots,
         slot_s=slot_s,
         begin_s=begin_s,
-        resources=(*(f"gpus:{name}" for name in names), *capped),
+        resources=(
+            *(
+                f"gpus:{names[p]}" if n == 1 else f"groups:{names[p]}:{n}"
+                for p, n in zip(of_pool, size, strict=True)
+            ),
+            *capped,
+        ),
         capacity=np.concatenate(
             [
-                np.repeat(in_pools[:, None], instance.slots, axis=1),
+                np.repeat(in_pools[of_pool, None] // size[:, None], instance.slots, axis=1),
                 cap_w - (np.array([*capped.values()]).reshape(-1, len(names)) @ (idle_w * in_pools))[:, None],
             ]
         ),
-        slack=np.concatenate([np.zeros((len(names), instance.slots)), 0.5 * ROUNDING * cap_w]),
+        slack=np.concatenate([np.zeros((len(size), instance.slots)), 0.5 * ROUNDING * cap_w]),
         per_joule=per_joule,
         idle_use=np.concatenate([[0.0], float(idle_w @ in_pools) * (per_joule[:, :-1] @ slot_s)]),
         option_start=start,
@@ -203,7 +213,10 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
         rate=rate,
         power_w=power_w,
         uses=np.column_stack(
-            [gpus * (pool == p) for p in range(len(names))] + [extra_w * of[pool] for of in capped.values()]
+            [
+                (gpus[:, None] // size) * (pool[:, None] == of_pool),
+                *(extra_w * of[pool] for of in capped.values()),
+            ]
         ),
         extra_w=extra_w,
         fastest=fastest,
@@ -248,6 +261,20 @@ def _options(
     rate = np.array([rates[t][r] for t, r, *_ in found], dtype=float)
     power_w = np.array([tables[t].power_w[r] for t, r, *_ in found], dtype=float)
     return of_table, row, pool, gpus, batch, rate, power_w
+
+
+def _groups(in_pools: FloatArray, pool: IntArray, gpus: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the pool and the size of the groups of GPUs that are counted, groups of one first.
+
+    A job of g GPUs holds the whole part of g / k groups of k GPUs, and a pool has as many groups: a rounding
+    cut (Gomory 1958). Sizes are those of options. Groups that leave few of the pool's GPUs over say little.
+    """
+    sizes = np.unique(np.column_stack([pool, gpus]), axis=0).reshape(-1, 2)
+    left_over = in_pools[sizes[:, 0]] % sizes[:, 1]
+    groups = sizes[left_over >= np.maximum(1, LEFT_OVER * in_pools[sizes[:, 0]])]
+    singles = np.column_stack([np.arange(len(in_pools)), np.ones(len(in_pools), dtype=np.int64)])
+    of_pool, size = np.concatenate([singles, groups]).T
+    return of_pool, size
 
 
 def _caps(instance: ShiftingInstance) -> tuple[dict[str, FloatArray], FloatArray]:

@@ -48,9 +48,10 @@ CANCELLED = 2.0**-48
 def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
     """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Rows are ``gpus:POOL@SLOT`` (GPUs of a pool in a slot), ``power_w@SLOT`` and ``power_w:DOMAIN@SLOT``
-    (watts under a cap) and, of budgets, ``carbon_g``, ``energy_j``, ``money`` and ``completion_s``. They may
-    prove that there is no decision.
+    Rows are ``gpus:POOL@SLOT`` (GPUs of a pool in a slot), ``groups:POOL:SIZE@SLOT`` (disjoint groups of so
+    many of them, as in `group_sizes`), ``power_w@SLOT`` and ``power_w:DOMAIN@SLOT`` (watts under a cap) and,
+    of budgets, ``carbon_g``, ``energy_j``, ``money`` and ``completion_s``. They may prove that there is no
+    decision.
     """
     return Prover(instance)(prices)
 
@@ -63,7 +64,7 @@ class Prover(ProverOfSplits):
     standing : dict of str to float
         By row of a budget or cap, what all GPUs use if they are idle throughout: joules, grams, money, watts.
     limits : dict of str to float
-        Of the rows of budgets, of ``gpus:POOL@SLOT``, and of ``power_w@SLOT`` and ``power_w:DOMAIN@SLOT``.
+        Of the rows that prices may name; see `prove`.
     dearest : float
         Objective that no decision exceeds; NaN where the instance lacks the forecast of its objective.
     """
@@ -74,6 +75,9 @@ class Prover(ProverOfSplits):
         self.limits = {row: limit for row, limit in budgets.items() if limit is not None}
         for name, pool in instance.pools.items():
             self.limits |= {f"gpus:{name}@{slot}": pool.gpus for slot in range(instance.slots)}
+            for size in group_sizes(instance, name):
+                groups = pool.gpus // size
+                self.limits |= {f"groups:{name}:{size}@{slot}": groups for slot in range(instance.slots)}
         for name, (_, cap_w, idle_w) in caps_of(instance).items():
             rows = {f"{name}@{slot}": watts for slot, watts in enumerate(cap_w.tolist())}
             self.limits |= rows
@@ -223,13 +227,14 @@ def shortfall(charged: Mapping[str, float], excess: float) -> str:
         if name not in BUDGETS:
             in_slots[resource][int(slot)] = charge
     for resource, of_slots in in_slots.items():
-        if not resource.startswith("gpus:"):
+        if resource.startswith("power_w"):
             lacks_w = excess / sum(of_slots.values())
             when = (
                 f"slots {min(of_slots)} to {max(of_slots)}" if len(of_slots) > 1 else f"slot {min(of_slots)}"
             )
             short.append(f"{resource} is short by at least {lacks_w:.6g} W in {when}")
-    pools = [name.removeprefix("gpus:") for name in in_slots if name.startswith("gpus:")]
+    counted = [name.partition(":") for name in in_slots if not name.startswith("power_w")]
+    pools = dict.fromkeys(rest if what == "gpus" else _group(rest)[0] for what, _, rest in counted)
     if not short:
         return f"the GPUs of {', '.join(pools)} are too few for the work that must end in time"
     return " or ".join(short) + (" with these GPUs" if pools else "")
@@ -256,15 +261,18 @@ class PricedInstance:
         self.instance, self._runs = instance, runs or {}
         weight = {row: charged.get(row, 0.0) for row in BUDGETS}
         weight[CRITERIA[instance.objective]] += 1.0
-        # Charges for a joule by slot and, last, after the horizon; for a GPU by pool and slot; for a second
-        # of a job's completion, by its weight.
+        # Charges for a joule by slot and, last, after the horizon; for a group of GPUs by pool, size and
+        # slot; for a second of a job's completion, by its weight.
         self._joule = np.zeros(instance.slots + 1)
         for row, line in per_joule(instance).items():
             self._joule += weight[row] * line
-        self._gpu = {
-            pool: np.array([charged.get(f"gpus:{pool}@{slot}", 0.0) for slot in range(instance.slots)])
-            for pool in instance.pools
-        }
+        self._gpu = {pool: {1: np.zeros(instance.slots)} for pool in instance.pools}
+        for row, price in charged.items():
+            resource, _, slot = row.rpartition("@")
+            what, _, counted = resource.partition(":")
+            if what in ("gpus", "groups"):
+                pool, size = (counted, 1) if what == "gpus" else _group(counted)
+                self._gpu[pool].setdefault(size, np.zeros(instance.slots))[int(slot)] = price
         self._watt = {pool: np.zeros(instance.slots) for pool in instance.pools}
         for name, (pools, *_) in caps_of(instance).items():
             price = np.array([charged.get(f"{name}@{slot}", 0.0) for slot in range(instance.slots)])
@@ -289,6 +297,23 @@ class PricedInstance:
         if (runs := self._runs.get(job.name)) is not None:
             options = replace(options, gpu=options.gpu + runs[:, options.row])
         return PricedJob(self.instance, job, options, delay, self._joule, self._times_s, allowed)
+
+
+def group_sizes(instance: ShiftingInstance, pool: str) -> list[int]:
+    """Sizes of groups of GPUs, as jobs hold them, whose number a pool limits by more than its GPUs do.
+
+    Jobs of g GPUs each hold at least the whole part of g / k disjoint groups of k GPUs, and a pool of G GPUs
+    has no more of them than the whole part of G / k.
+    """
+    most, tables = instance.pools[pool].gpus, {id(t): t for t in map(instance.table_of, instance.jobs)}
+    held = {gpus for t in tables.values() for gpus, of in zip(t.gpus, t.pool, strict=True) if of == pool}
+    return sorted(size for size in held if 1 < size <= most and most % size)
+
+
+def _group(counted: str) -> tuple[str, int]:
+    """Pool and size of a row ``groups:POOL:SIZE`` without its first part."""
+    pool, _, size = counted.rpartition(":")
+    return pool, int(size)
 
 
 def spare_watts(instance: ShiftingInstance) -> dict[str, FloatArray]:

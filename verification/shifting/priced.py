@@ -188,13 +188,14 @@ class PricedOptions:
         cls,
         instance: ShiftingInstance,
         table: OptionTable,
-        gpu: dict[str, FloatArray],
+        gpu: dict[str, dict[int, FloatArray]],
         watt: dict[str, FloatArray],
         spare_w: dict[str, FloatArray],
     ) -> PricedOptions:
-        """Options of a table, with the charges for a GPU and for a watt above idle by pool, then slot.
+        """Options of a table, with the charges for a group of GPUs by pool, size and slot.
 
-        `spare_w` is likewise what all caps leave above idle.
+        `watt` is likewise the charge for a watt above idle, and `spare_w` what all caps leave above idle,
+        by pool and slot.
         """
         rows = fitting_rows(instance, table)
         gpus = np.array(table.gpus, dtype=float)[rows]
@@ -206,7 +207,10 @@ class PricedOptions:
         each = [(table.gpus[r], table.pool[r], batch[r]) for r in rows]
         kinds = {kind: k for k, kind in enumerate(dict.fromkeys(each))}
         extra_w = np.maximum(power_w - gpus * idle_w, 0.0)
-        held = [[of[table.pool[r]] for r in rows] for of in (gpu, watt, spare_w)]
+        of_gpus = [
+            sum(price * (table.gpus[r] // size) for size, price in gpu[table.pool[r]].items()) for r in rows
+        ]
+        watts = [[of[table.pool[r]] for r in rows] for of in (watt, spare_w)]
         return cls(
             row=np.array(rows, dtype=np.int64),
             rate=np.array(table.rate, dtype=float)[rows],
@@ -214,8 +218,8 @@ class PricedOptions:
             extra_w=extra_w,
             kinds=kinds,
             kind=np.array([kinds[kind] for kind in each], dtype=np.int64),
-            gpu=np.array(held[0]).T * gpus + np.array(held[1]).T * extra_w,
-            fits=extra_w <= np.array(held[2]).T,
+            gpu=np.array(of_gpus).T + np.array(watts[0]).T * extra_w,
+            fits=extra_w <= np.array(watts[1]).T,
             after=after_horizon(instance, table),
         )
 
