@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _FEASIBLE = 2
 """HiGHS says by this number that there is a point."""
+_WHOLE_GAP = 1e-6
+"""Relative gap at which branch and bound ends."""
 
 
 class _Keyed(Protocol):
@@ -158,17 +160,23 @@ class RestrictedMaster:
         least = np.array(np.broadcast_to(lower, n), float)
         self._highs.changeColsBounds(n, np.asarray(columns, np.int32), least, upper)
 
-    def whole(self, timer: Timer, nodes: int) -> FloatArray | None:
-        """Best point in whole numbers that branch and bound finds in so many nodes; None without one."""
+    def whole(self, timer: Timer, nodes: int | None = None, first: int = 0) -> FloatArray | None:
+        """Best point that branch and bound finds in time and in so many nodes; None without one.
+
+        Columns from the first one on are whole numbers there, and from then on.
+        """
         highs, left_s = self._highs, timer.remaining_s()
-        columns = np.arange(self.n_columns, dtype=np.int32)
-        highs.changeColsIntegrality(self.n_columns, columns, np.ones(self.n_columns, np.uint8))
+        columns = np.arange(first, self.n_columns, dtype=np.int32)
+        highs.changeColsIntegrality(len(columns), columns, np.ones(len(columns), np.uint8))
         highs.setOptionValue("time_limit", np.inf if left_s is None else highs.getRunTime() + left_s)
-        highs.setOptionValue("mip_max_nodes", nodes)
-        highs.setOptionValue("mip_rel_gap", 0.0)
+        highs.setOptionValue("mip_rel_gap", _WHOLE_GAP)
+        if nodes is not None:
+            highs.setOptionValue("mip_max_nodes", nodes)
         run(highs)
         found = highs.getInfo().primal_solution_status == _FEASIBLE
-        return np.rint(highs.getSolution().col_value) if found else None
+        x = np.array(highs.getSolution().col_value)
+        x[first:] = np.rint(x[first:])
+        return x if found else None
 
     def solve(self, timer: Timer | None = None) -> LpOptimum:
         """Solve the LP as it is now, from where the last solve ended.

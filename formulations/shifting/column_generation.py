@@ -3,11 +3,9 @@
 The LP takes shares of the schedules found so far that add up to one per job, under cells and budgets. Its
 prices jump about, so schedules are asked for between them and the best prices so far (Wentges 1997).
 
-Decisions come from prices, too: jobs take their cheapest schedules one after the other, from the GPUs that
-are left. Schedules of large shares in the LP stay; the other jobs are inserted by dynamic programming under
-its prices, once the likeliest first and once those of most weight per GPU second (Smith 1956). After that,
-some jobs at a time are taken out and inserted again (Shaw 1998), as long as that pays; what exceeds a
-budget, or misses a deadline, is charged more than it is worth.
+Decisions to begin with come from prices, too: schedules of large shares in the LP stay, and the other jobs
+take their cheapest schedules one after the other, from the GPUs that are left: once the likeliest first, and
+once those of most weight per GPU second (Smith 1956). They may exceed budgets, or miss deadlines.
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from wattsched.formulations.shifting.columns import (
     Schedules,
     add_uses,
     amounts,
-    held,
-    is_valid,
     lagrangian,
     least_of_jobs,
     priced_cost,
@@ -136,6 +132,14 @@ class ScheduleMaster:
         columns = len(self._spare) + np.arange(len(keep))
         self._lp.change_bounds(columns, 0.0, np.where(keep, np.inf, 0.0))
 
+    def choose(self, timer: Timer) -> IntArray | None:
+        """Choose the best schedules in whole numbers, by their numbers; None where none were found in time.
+
+        What exceeds the rows is charged as in the LP, and jobs may be left out.
+        """
+        x = self._lp.whole(timer, first=len(self._spare))
+        return None if x is None else np.flatnonzero(x[len(self._spare) :] > 0.5)
+
     def solve(self) -> MasterSolution:
         """Solve the LP; raises as `RestrictedMaster.solve`."""
         horizon, optimum = self._horizon, self._lp.solve()
@@ -193,7 +197,7 @@ def generate(
         # Where a job has no schedule as far as the levels can tell, the value is infinite.
         if best_value < (value := lagrangian(horizon, objective, schedules, trial)) < np.inf:
             center, best_value = trial, value
-        new = pool.add(_improving(horizon, schedules, solution))
+        new = pool.add(improving(horizon, schedules, solution))
         master.add(new)
         closed = solution.cost - best_value <= max(TOLERANCE, EARLY * timer.gap) * abs(solution.cost)
         if not closed and not len(new) and smoothing > 0:
@@ -212,7 +216,7 @@ def generate(
     return Generated(pool, solution, center)
 
 
-def _improving(horizon: Horizon, schedules: Schedules, solution: MasterSolution) -> Schedules:
+def improving(horizon: Horizon, schedules: Schedules, solution: MasterSolution) -> Schedules:
     """Schedules of negative reduced cost in the LP."""
     cost = priced_cost(horizon, schedules, solution.prices)
     least = solution.of_job[schedules.job]
@@ -223,18 +227,6 @@ DECIDED, LIKELY = 0.999, 0.7
 """Share of a schedule in the LP from which on its job is decided, and from which on it is if it fits."""
 FINE = 3.0
 """Cost of exceeding a budget, in multiples of its price."""
-REMOVED, MOST_REMOVED = 0.06, 12
-"""Part of the jobs that are taken out at a time, and how many at most."""
-CLOSE = 0.8
-"""Share of the gap asked for, from the LP on, at which attempts end: the bound is a little below the LP."""
-_BETTER, _PACE = 1e-7, 0.01
-"""Part of a score by which a success is better; part of what is missing by which it puts off the end."""
-IDLE_ROUNDS, MISSING_ROUNDS, MISSING_PER_JOB = 60, 300, 10
-"""Attempts at less than that pace before it ends, and while a job finds no schedule in time, where there are
-many jobs, or for each of a few.
-
-Programs over the schedules do more from there on.
-"""
 
 
 class Insertion:
@@ -248,9 +240,6 @@ class Insertion:
         Cost of the LP, without the idle GPUs.
     likely, likelihood : arrays, shape (n_jobs,)
         Of each job the schedule of most share in the LP, its number among those `known`, and the share.
-    tried : list of Schedules
-        Decisions found, each of a lower score or, while jobs find no schedule in time, all: other decisions
-        are made of their schedules. Not all of them keep the budgets.
     """
 
     def __init__(self, horizon: Horizon, objective: int, pricing: SchedulePricing, generated: Generated):
@@ -259,43 +248,14 @@ class Insertion:
         self.known, share = generated.pool.all(), generated.master.share
         self.likely = least_of_jobs(self.known.job, -share)
         self.likelihood = share[self.likely]
-        self.tried: list[Schedules] = []
 
-    def decide(self, timer: Timer) -> Schedules | None:
-        """Best decision found in the time, None when none keeps the budgets, or a job has no schedule."""
-        horizon, idle, n_jobs = self.horizon, 0, self.horizon.n_jobs
-        if len(self.likely) < n_jobs:
-            return None
-        rng = np.random.default_rng(0)
+    def decide(self) -> list[Schedules]:
+        """Decisions, the best one last; none where the LP leaves a job without a schedule."""
+        if len(self.likely) < self.horizon.n_jobs:
+            return []
         kept, *orders = self._start()
-        beginnings = [self._insert(kept, jobs, self.prices) for jobs in orders]
-        self.tried += sorted(beginnings, key=self._score, reverse=True)
-        decision, surcharge = self.tried[-1], 1.0
-        least = score = self._score(decision)
-        count = int(min(MOST_REMOVED, max(2, REMOVED * n_jobs)))
-        enough = self.bound + CLOSE * timer.gap * abs(self.bound + horizon.idle_use[self.objective])
-        while n_jobs > 1 and not timer.over():
-            missed = len(_missed(decision))
-            most = min(MISSING_ROUNDS, MISSING_PER_JOB * n_jobs) if missed else IDLE_ROUNDS
-            if idle >= most or (score <= enough and is_valid(horizon, decision)):
-                break
-            jobs = self._related(decision, count, rng)
-            kept = decision.take(np.flatnonzero(~np.isin(decision.job, jobs)))
-            # At other prices the jobs do not simply come back to where they were.
-            prices = self._surcharged(surcharge * float(rng.uniform(0.8, 1.2)))
-            prices = Prices(prices.criteria, float(rng.uniform(0.0, 1.3)) * prices.cell)
-            other = self._insert(kept, jobs, prices)
-            valid = is_valid(horizon, other)
-            surcharge = max(0.5, surcharge / 1.05) if valid else min(10.0, surcharge * 1.1)
-            idle += 1
-            new_score = self._score(other)
-            better = new_score < score - _BETTER * abs(score)
-            if better or missed:
-                self.tried.append(other)
-            if better or len(_missed(other)) <= missed > 0:
-                idle = 0 if new_score < least - _PACE * (least - enough) else idle
-                decision, score, least = other, new_score, min(least, new_score)
-        return decision if is_valid(horizon, decision) else None
+        decisions = [self._insert(kept, jobs) for jobs in orders]
+        return sorted(decisions, key=self._score, reverse=True)
 
     def _start(self) -> tuple[Schedules, IntArray, IntArray]:
         """Schedules of the decided jobs, and the other jobs by likelihood and by weight per GPU second."""
@@ -316,54 +276,37 @@ class Insertion:
         by_weight = jobs[np.argsort(-horizon.share[jobs] / gpu_s, kind="stable")]
         return Schedules.joined(kept), jobs, by_weight
 
-    def _surcharged(self, factor: float) -> Prices:
-        """Prices with those of the budgets multiplied by a factor."""
-        of_budgets = self.prices.of_budgets(self.objective)
-        return Prices(self.prices.criteria - of_budgets + factor * of_budgets, self.prices.cell)
-
-    def _insert(self, kept: Schedules, jobs: IntArray, prices: Prices) -> Schedules:
+    def _insert(self, kept: Schedules, jobs: IntArray) -> Schedules:
         """Let jobs take their cheapest schedules in turn beside those kept; return all, by job.
 
         Few jobs under caps look at GPUs alone, and what they draw too much is mended together afterwards.
         """
         horizon = self.horizon
         if horizon.n_jobs <= MOST_JOBS and horizon.counts_watts.any():
-            decision = self._beside(
-                kept, jobs, prices, np.where(horizon.counts_watts, np.inf, horizon.free_cells)
-            )
+            cells = np.where(horizon.counts_watts, np.inf, horizon.free_cells)
+            decision = self._beside(kept, jobs, cells)
             if (settled := resettled(horizon, decision, self.prices)) is not None:
                 return settled
-        return self._beside(kept, jobs, prices, horizon.free_cells)
+        return self._beside(kept, jobs, horizon.free_cells)
 
-    def _beside(self, kept: Schedules, jobs: IntArray, prices: Prices, cells: FloatArray) -> Schedules:
+    def _beside(self, kept: Schedules, jobs: IntArray, cells: FloatArray) -> Schedules:
         free, parts = cells - use(self.horizon, kept), [kept]
         for job in jobs.tolist():
-            schedule = self.pricing.cheapest_of(job, prices, free)
+            schedule = self.pricing.cheapest_of(job, self.prices, free)
             free -= use(self.horizon, schedule)
             parts.append(schedule)
         decision = Schedules.joined(parts)
         return decision.take(np.argsort(decision.job, kind="stable"))
 
-    def _related(self, decision: Schedules, count: int, rng: np.random.Generator) -> IntArray:
-        """A random job and others that hold GPUs in its slots, `count` in all, in random order.
-
-        Jobs that found no schedule in time go before others, and are in the way of what the LP gives them.
-        """
-        first = int(rng.choice(missed if len(missed := _missed(decision)) else len(decision)))
-        which, cell, amount = held(self.horizon, decision)
-        weight = np.bincount(cell[which == first], minlength=self.horizon.n_cells).astype(float)
-        if len(missed):
-            weight = use(self.horizon, self.known.take(self.likely[[first]])) * self.prices.cell
-        overlap = np.bincount(which, weights=amount * weight[cell], minlength=len(decision))
-        score = (overlap + 0.05 * overlap.max(initial=1.0)) * rng.random(len(decision))
-        score[first] = np.inf
-        return rng.permutation(decision.job[np.argsort(-score)[:count]])
-
     def _score(self, decision: Schedules) -> float:
-        """Objective, and fines for budgets that are exceeded and deadlines that are missed."""
-        excess = np.maximum(amounts(self.horizon, decision) - self.horizon.budget, 0.0)
-        own = float(decision.criteria[:, self.objective].sum())
-        return float(own + FINE * self.prices.criteria @ excess + len(_missed(decision)) * abs(own))
+        return score(self.horizon, self.objective, self.prices, decision)
+
+
+def score(horizon: Horizon, objective: int, prices: Prices, decision: Schedules) -> float:
+    """Objective without idle GPUs, and fines for budgets exceeded and deadlines missed."""
+    excess = np.maximum(amounts(horizon, decision) - horizon.budget, 0.0)
+    own = float(decision.criteria[:, objective].sum())
+    return float(own + FINE * prices.criteria @ excess + len(_missed(decision)) * abs(own))
 
 
 def _missed(decision: Schedules) -> IntArray:

@@ -6,7 +6,7 @@ grams of CO2, joules and money; arrays of shape (4,) have them in this order. A 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,11 @@ PAUSE = -1
 """Stands for an option where a job does not run in a slot."""
 NO_KIND = -1
 """Kind of options of a job that holds no GPUs."""
+OF_JOBS = (
+    *("table", "first_slot", "kind_before", "ran_before", "must_finish", "work", "most_left", "share"),
+    *("arrival_s", "deadline_s", "restart_s"),
+)
+"""Arrays of a horizon with an entry for each job."""
 LEFT_OVER = 0.05
 """Share of a pool's GPUs that groups of a size leave over at least where they are counted."""
 
@@ -152,6 +157,20 @@ class Horizon:
         """Options of a job."""
         table = self.table[job]
         return np.arange(self.option_start[table], self.option_start[table + 1])
+
+    def part(self, jobs: IntArray, used: FloatArray, spent: FloatArray) -> Horizon:
+        """Return the horizon of some jobs, in what others leave.
+
+        Parameters
+        ----------
+        used : float array, shape (n_cells,)
+            What the others hold of each cell.
+        spent : float array, shape (4,)
+            What they add to the criteria.
+        """
+        left = np.maximum(self.capacity - used.reshape(self.capacity.shape), 0.0)
+        of_jobs = {name: getattr(self, name)[jobs] for name in OF_JOBS}
+        return replace(self, capacity=left, budget=self.budget - spent, **of_jobs)
 
 
 def horizon_of(instance: ShiftingInstance) -> Horizon:

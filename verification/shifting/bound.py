@@ -275,9 +275,9 @@ class PricedInstance:
                 self._gpu[pool].setdefault(size, np.zeros(instance.slots))[int(slot)] = price
         self._watt = {pool: np.zeros(instance.slots) for pool in instance.pools}
         for name, (pools, *_) in caps_of(instance).items():
-            price = np.array([charged.get(f"{name}@{slot}", 0.0) for slot in range(instance.slots)])
+            by_slot = np.array([charged.get(f"{name}@{slot}", 0.0) for slot in range(instance.slots)])
             for pool in pools:
-                self._watt[pool] += price
+                self._watt[pool] += by_slot
         self._spare_w, self._times_s = spare_watts(instance), (instance.lengths_s, instance.begin_s)
         self._delay = weight["completion_s"] / (sum(job.weight for job in instance.jobs) or 1.0)
         self._options: dict[int, PricedOptions] = {}  # by the identity of their table

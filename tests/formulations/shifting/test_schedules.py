@@ -13,7 +13,7 @@ from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model
-from wattsched.formulations.shifting import column_generation, schedules, time_indexed
+from wattsched.formulations.shifting import neighbourhoods, schedules, time_indexed
 from wattsched.formulations.shifting.column_generation import Insertion, generate
 from wattsched.formulations.shifting.columns import (
     Prices,
@@ -27,6 +27,7 @@ from wattsched.formulations.shifting.columns import (
     schedules_of,
 )
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.neighbourhoods import Neighbourhoods
 from wattsched.formulations.shifting.pricing import SchedulePricing
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators.shifting import shifting_horizon
@@ -84,7 +85,7 @@ def test_near_optimal_schedules_prove_the_optimum(first: int, monkeypatch: pytes
     """What is outside the program costs no less than it says; the rest is inside."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
     monkeypatch.setattr(schedules, "MOST_NEAR", 200)
-    monkeypatch.setattr(column_generation, "IDLE_ROUNDS", 3)
+    monkeypatch.setattr(neighbourhoods, "IDLE", 3)
     proven = 0
     for seed, _, best, plan in generated(first):
         if plan.outside == -np.inf:
@@ -103,7 +104,7 @@ def test_generated_columns_come_close(first: int, monkeypatch: pytest.MonkeyPatc
     """Without enumeration the bound holds, and decisions are valid and seldom far from the optimum."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
     monkeypatch.setattr(schedules, "FEW_JOBS", 0)
-    monkeypatch.setattr(column_generation, "IDLE_ROUNDS", 20)
+    monkeypatch.setattr(neighbourhoods, "IDLE", 20)
     gaps = []
     for seed, instance, best, plan in generated(first):
         assert plan.outside == -np.inf
@@ -196,11 +197,11 @@ def test_a_job_is_priced_among_others_as_it_is_alone(seed: int) -> None:
         assert np.array_equal(alone.option[0], together.option[job]), (seed, job)
 
 
-def test_insertion_ends_within_the_gap_without_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_improvement_ends_within_the_gap_without_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     def attempt(*_: object) -> None:
         raise AssertionError("a decision within the gap was there")
 
-    monkeypatch.setattr(column_generation.Insertion, "_related", attempt)
+    monkeypatch.setattr(Neighbourhoods, "_chosen", attempt)
     horizon = horizon_of(shifting_horizon(jobs=60, slots=24, seed=1, carbon_fraction=None))
     assert schedules.build(horizon, "mean-completion", Timer(gap=0.2)).listed.n_columns
 
@@ -270,8 +271,8 @@ def test_jobs_without_a_schedule_find_one_where_caps_leave_hardly_a_watt(jobs: i
     horizon = horizon_of(instance.model_copy(update={"power_w": caps_w, "jobs": held}))
     pricing = SchedulePricing(horizon)
     found = generate(horizon, 0, pricing, schedules._first(horizon, 0), Timer())
-    decision = Insertion(horizon, 0, pricing, found).decide(Timer())
-    assert decision is not None
+    begun = Insertion(horizon, 0, pricing, found).decide()
+    decision = Neighbourhoods(horizon, 0, found).improved(begun, Timer())
     assert is_valid(horizon, decision)
     assert fits(horizon, decision)
 

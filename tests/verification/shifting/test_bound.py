@@ -41,13 +41,31 @@ def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -
     assert bounds[2] == pytest.approx(bounds[3], rel=1e-9)
 
 
+def test_groups_of_gpus_prove_what_gpus_alone_do_not() -> None:
+    """Of two jobs that need two of three GPUs for a slot, one waits: 100 and 200 s instead of 100 each."""
+    table = {"gpus": [2], "pool": ["a"], "power_w": [0.0], "rate": [1.0]}
+    job = {"options": table, "remaining_work": 100.0}
+    pools = {"a": {"gpus": 3, "idle_power_w": 0.0}}
+    document = {"problem": "shifting", "slots": 2, "slot_s": 100.0, "pools": pools}
+    instance = ShiftingInstance.model_validate(
+        document | {"jobs": [job | {"name": name} for name in ("one", "other")]}
+    )
+    assert optimum(instance) == pytest.approx(150.0)
+    assert proven(instance, {"groups:a:2@0": -50.0}) == pytest.approx(150.0)
+    most = max(proven(instance, {"gpus:a@0": -price, "gpus:a@1": -price / 10}) for price in range(60))
+    assert most == pytest.approx(125.0)
+    # Three GPUs are one group of three, or none of four; no job holds groups of one.
+    for row in ("groups:a:3@0", "groups:a:4@0", "groups:a:1@0", "groups:a:2@2", "groups:b:2@0"):
+        assert "no row of that name" in bound.prove(instance, {row: -1.0}).faults[0]
+    assert "positive" in bound.prove(instance, {"groups:a:2@0": 1.0}).faults[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(0, 200, 40))
 def test_high_prices_lose_the_objective_but_prove_a_bound(seed: int) -> None:
     for number in range(seed, seed + 40):
         instance, rng = tiny(number), random.Random(number)
-        rows = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
-        rows += [n for n, field in bound.BUDGETS.items() if getattr(instance.budgets, field) is not None]
+        rows = [*bound.Prover(instance).limits]
         best = optimum(instance)
         for _ in range(10):
             prices = {row: -(10 ** rng.uniform(0, 18)) for row in rows if rng.random() < 0.5}

@@ -1,0 +1,150 @@
+"""Better decisions: schedules of some jobs at a time are chosen together, in what the other jobs leave.
+
+What the others leave of GPUs, watts and budgets is a horizon of its own. Its LP, over schedules that column
+generation adds, says how little the jobs could cost there. Where that is less than what they do, branch and
+bound chooses among the schedules whose reduced costs leave room for an improvement (Shaw 1998; Danna,
+Rothberg and Le Pape 2005, "Exploring relaxation induced neighborhoods to improve MIP solutions"). All jobs
+come first. Then those go together that hold the same GPUs, or run at about the same time: more of them
+while branch and bound finishes soon, and fewer where it does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from wattsched.formulations.shifting.column_generation import Generated, ScheduleMaster, improving, score
+from wattsched.formulations.shifting.columns import (
+    SchedulePool,
+    Schedules,
+    fits,
+    held,
+    is_valid,
+    never_run,
+    priced_cost,
+    use,
+)
+from wattsched.formulations.shifting.data import PAUSE, Horizon
+from wattsched.formulations.shifting.pricing import SchedulePricing
+from wattsched.formulations.timer import Timer
+from wattsched.topology.arrays import FloatArray, IntArray
+
+FIRST_S, CHOICE_S, SOON = 4.0, 0.5, 0.8
+"""Seconds of branch and bound for all jobs, then for some; and the share of them that is soon."""
+ROUNDS = 5
+"""Rounds of column generation for some jobs."""
+FEWEST, FIRST, LARGER, SMALLER = 5.0, 30.0, 1.05, 0.8
+"""Jobs at a time, the fewest and at first, and what they are multiplied by after each attempt."""
+CLOSE = 0.8
+"""Share of the gap asked for, from the LP on, at which it ends: the bound is a little below the LP."""
+IDLE = 60
+"""Attempts without a better decision after which it ends."""
+_BETTER = 1e-7
+"""Part of a score by which a success is better."""
+
+
+class Neighbourhoods:
+    """Improves decisions of one schedule per job, which may exceed budgets or miss deadlines at first.
+
+    Attributes
+    ----------
+    pool : SchedulePool
+        Schedules found so far, of all jobs.
+    count : float
+        Number of jobs that are taken together, about.
+    """
+
+    def __init__(self, horizon: Horizon, objective: int, generated: Generated):
+        self.horizon, self.objective, self.prices = horizon, objective, generated.prices
+        self.pool, self.count = generated.pool, min(FIRST, float(horizon.n_jobs))
+        self._lp, self._rng = generated.master.cost, np.random.default_rng(0)
+
+    def improved(self, decisions: list[Schedules], timer: Timer) -> Schedules:
+        """Improve the last of some decisions until the time is over, or nothing helps any more."""
+        self.pool.add(Schedules.joined(decisions))
+        decision, n_jobs = decisions[-1], self.horizon.n_jobs
+        jobs, seconds, idle, value = np.arange(n_jobs), FIRST_S, 0, self._score(decision)
+        enough = self._lp + CLOSE * timer.gap * abs(self._lp + float(self.horizon.idle_use[self.objective]))
+        while not timer.over() and not (value <= enough and is_valid(self.horizon, decision)):
+            other, idle = self._chosen(decision, jobs, timer, seconds), idle + 1
+            if other is not None and (new := self._score(other)) < value - _BETTER * abs(value):
+                decision, value, idle = other, new, 0
+            elif idle == IDLE or n_jobs <= FEWEST:
+                break
+            jobs, seconds = self._some(decision), CHOICE_S
+        return decision
+
+    def _score(self, decision: Schedules) -> float:
+        return score(self.horizon, self.objective, self.prices, decision)
+
+    def _some(self, decision: Schedules) -> IntArray:
+        """Jobs that are chosen anew together, ascending; every other time those about a point in time."""
+        rng, n_jobs = self._rng, self.horizon.n_jobs
+        count = int(np.clip(rng.normal(self.count, self.count / 5), 2, n_jobs))
+        near = self._overlap(decision) if rng.random() < 0.5 else self._about(decision)
+        return np.sort(np.argsort(-near, kind="stable")[:count])
+
+    def _overlap(self, decision: Schedules) -> FloatArray:
+        """By job, what it holds of the cells of a random job, at random a little less; shape (n_jobs,)."""
+        first = int(self._rng.integers(len(decision)))
+        which, cell, amount = held(self.horizon, decision)
+        inside = np.bincount(cell[which == first], minlength=self.horizon.n_cells)
+        overlap = np.bincount(which, amount * inside[cell], minlength=len(decision))
+        near = (overlap + 0.05 * overlap.max(initial=1.0)) * self._rng.random(len(decision))
+        near[first] = np.inf
+        return np.asarray(near)
+
+    def _about(self, decision: Schedules) -> FloatArray:
+        """By job, how close it runs to a random slot, in slots, at random a little less; shape (n_jobs,)."""
+        runs, slots = decision.option != PAUSE, self.horizon.slots
+        first: IntArray = np.where(runs.any(axis=1), runs.argmax(axis=1), self.horizon.first_slot)
+        last = np.where(runs.any(axis=1), slots - 1 - runs[:, ::-1].argmax(axis=1), slots)
+        slot = int(self._rng.integers(slots))
+        apart = np.maximum(np.maximum(first - slot, slot - last), 0) + 0.1 * np.abs((first + last) / 2 - slot)
+        return np.asarray(-apart * (1 + 0.3 * self._rng.random(len(decision))))
+
+    def _chosen(self, decision: Schedules, jobs: IntArray, timer: Timer, seconds: float) -> Schedules | None:
+        """Decision in which schedules of some jobs are chosen anew; None where none is better."""
+        kept, own = decision.take(~np.isin(decision.job, jobs)), decision.take(jobs)
+        part = self.horizon.part(jobs, use(self.horizon, kept), kept.criteria.sum(axis=0))
+        own = replace(own, job=np.arange(len(jobs)))
+        pool, master = SchedulePool(), ScheduleMaster(part, self.objective, own)
+        for schedules in (own, self._known(part, jobs), never_run(part, own.job)):
+            master.add(pool.add(schedules))
+        solution, pricing = master.solve(), SchedulePricing(part)
+        for _ in range(ROUNDS):
+            new = pool.add(improving(part, pricing.cheapest(solution.prices), solution))
+            if not len(new) or timer.over():
+                break
+            master.add(new)
+            solution = master.solve()
+        every = pool.all()
+        self.pool.add(replace(every, job=jobs[every.job]))
+        value = score(part, self.objective, self.prices, own)
+        slack = value - float(part.idle_use[self.objective]) - solution.cost
+        if slack <= _BETTER * abs(value) or len(solution.share) < len(every):
+            return None
+        reduced = priced_cost(part, every, solution.prices) - solution.of_job[every.job]
+        some = every.take((reduced <= slack) | (solution.share > 0))
+        master = ScheduleMaster(part, self.objective, own)
+        master.add(some)
+        limited = timer.at_most(seconds)
+        chosen = master.choose(limited)
+        soon = limited.elapsed_s() < SOON * seconds
+        self.count = float(np.clip(self.count * (LARGER if soon else SMALLER), FEWEST, self.horizon.n_jobs))
+        if chosen is None or len(chosen) < len(jobs):
+            return None
+        new = some.take(chosen)
+        both = Schedules.joined([kept, replace(new, job=jobs[new.job])])
+        both = both.take(np.argsort(both.job, kind="stable"))
+        return both if fits(self.horizon, both) else None
+
+    def _known(self, part: Horizon, jobs: IntArray) -> Schedules:
+        """Schedules of some jobs in the pool that fit into a part of the horizon, numbered as jobs there."""
+        every = self.pool.all()
+        known = every.take(np.isin(every.job, jobs))
+        known = replace(known, job=np.searchsorted(jobs, known.job))
+        which, cell, amount = held(part, known)
+        too_much = amount > (part.free_cells + part.slack.ravel())[cell]
+        return known.take(np.setdiff1d(np.arange(len(known)), which[too_much]))
