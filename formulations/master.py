@@ -160,16 +160,19 @@ class RestrictedMaster:
         least = np.array(np.broadcast_to(lower, n), float)
         self._highs.changeColsBounds(n, np.asarray(columns, np.int32), least, upper)
 
-    def whole(self, timer: Timer, nodes: int | None = None, first: int = 0) -> FloatArray | None:
-        """Best point that branch and bound finds in time and in so many nodes; None without one.
+    def whole(
+        self, timer: Timer, nodes: int | None = None, first: int = 0, enough: float = -np.inf
+    ) -> FloatArray | None:
+        """Best point that branch and bound finds in time and in so many nodes, or one that costs `enough`.
 
-        Columns from the first one on are whole numbers there, and from then on.
+        Columns from the first one on are whole numbers there, and from then on. None without a point.
         """
         highs, left_s = self._highs, timer.remaining_s()
         columns = np.arange(first, self.n_columns, dtype=np.int32)
         highs.changeColsIntegrality(len(columns), columns, np.ones(len(columns), np.uint8))
         highs.setOptionValue("time_limit", np.inf if left_s is None else highs.getRunTime() + left_s)
         highs.setOptionValue("mip_rel_gap", _WHOLE_GAP)
+        highs.setOptionValue("objective_target", enough / self._unit)
         if nodes is not None:
             highs.setOptionValue("mip_max_nodes", nodes)
         run(highs)

@@ -132,12 +132,12 @@ class ScheduleMaster:
         columns = len(self._spare) + np.arange(len(keep))
         self._lp.change_bounds(columns, 0.0, np.where(keep, np.inf, 0.0))
 
-    def choose(self, timer: Timer) -> IntArray | None:
-        """Choose the best schedules in whole numbers, by their numbers; None where none were found in time.
+    def choose(self, timer: Timer, enough: float) -> IntArray | None:
+        """Choose the best schedules in whole numbers, or some that cost `enough`; return their numbers.
 
-        What exceeds the rows is charged as in the LP, and jobs may be left out.
+        What exceeds the rows is charged as in the LP, and jobs may be left out. None where the time is over.
         """
-        x = self._lp.whole(timer, first=len(self._spare))
+        x = self._lp.whole(timer, first=len(self._spare), enough=enough)
         return None if x is None else np.flatnonzero(x[len(self._spare) :] > 0.5)
 
     def solve(self) -> MasterSolution:

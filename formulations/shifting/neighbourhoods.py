@@ -67,7 +67,7 @@ class Neighbourhoods:
         jobs, seconds, idle, value = np.arange(n_jobs), FIRST_S, 0, self._score(decision)
         enough = self._lp + CLOSE * timer.gap * abs(self._lp + float(self.horizon.idle_use[self.objective]))
         while not timer.over() and not (value <= enough and is_valid(self.horizon, decision)):
-            other, idle = self._chosen(decision, jobs, timer, seconds), idle + 1
+            other, idle = self._chosen(decision, jobs, timer, seconds, enough), idle + 1
             if other is not None and (new := self._score(other)) < value - _BETTER * abs(value):
                 decision, value, idle = other, new, 0
             elif idle == IDLE or n_jobs <= FEWEST:
@@ -104,33 +104,19 @@ class Neighbourhoods:
         apart = np.maximum(np.maximum(first - slot, slot - last), 0) + 0.1 * np.abs((first + last) / 2 - slot)
         return np.asarray(-apart * (1 + 0.3 * self._rng.random(len(decision))))
 
-    def _chosen(self, decision: Schedules, jobs: IntArray, timer: Timer, seconds: float) -> Schedules | None:
+    def _chosen(
+        self, decision: Schedules, jobs: IntArray, timer: Timer, seconds: float, enough: float
+    ) -> Schedules | None:
         """Decision in which schedules of some jobs are chosen anew; None where none is better."""
         kept, own = decision.take(~np.isin(decision.job, jobs)), decision.take(jobs)
         part = self.horizon.part(jobs, use(self.horizon, kept), kept.criteria.sum(axis=0))
         own = replace(own, job=np.arange(len(jobs)))
-        pool, master = SchedulePool(), ScheduleMaster(part, self.objective, own)
-        for schedules in (own, self._known(part, jobs), never_run(part, own.job)):
-            master.add(pool.add(schedules))
-        solution, pricing = master.solve(), SchedulePricing(part)
-        for _ in range(ROUNDS):
-            new = pool.add(improving(part, pricing.cheapest(solution.prices), solution))
-            if not len(new) or timer.over():
-                break
-            master.add(new)
-            solution = master.solve()
-        every = pool.all()
-        self.pool.add(replace(every, job=jobs[every.job]))
-        value = score(part, self.objective, self.prices, own)
-        slack = value - float(part.idle_use[self.objective]) - solution.cost
-        if slack <= _BETTER * abs(value) or len(solution.share) < len(every):
-            return None
-        reduced = priced_cost(part, every, solution.prices) - solution.of_job[every.job]
-        some = every.take((reduced <= slack) | (solution.share > 0))
-        master = ScheduleMaster(part, self.objective, own)
-        master.add(some)
-        limited = timer.at_most(seconds)
-        chosen = master.choose(limited)
+        some = self._promising(part, own, jobs, timer)
+        limited, chosen = timer.at_most(seconds), None
+        if len(some):
+            master = ScheduleMaster(part, self.objective, own)
+            master.add(some)
+            chosen = master.choose(limited, enough - float(kept.criteria[:, self.objective].sum()))
         soon = limited.elapsed_s() < SOON * seconds
         self.count = float(np.clip(self.count * (LARGER if soon else SMALLER), FEWEST, self.horizon.n_jobs))
         if chosen is None or len(chosen) < len(jobs):
@@ -139,6 +125,40 @@ class Neighbourhoods:
         both = Schedules.joined([kept, replace(new, job=jobs[new.job])])
         both = both.take(np.argsort(both.job, kind="stable"))
         return both if fits(self.horizon, both) else None
+
+    def _promising(self, part: Horizon, own: Schedules, jobs: IntArray, timer: Timer) -> Schedules:
+        """Schedules of some jobs that a decision better than their own may have, as far as the LP can tell.
+
+        Parameters
+        ----------
+        part : Horizon
+            Of these jobs alone, in what others leave.
+        own : Schedules
+            What the decision has for each of them, numbered as jobs of `part`.
+        """
+        pool, master, pricing = (
+            SchedulePool(),
+            ScheduleMaster(part, self.objective, own),
+            SchedulePricing(part),
+        )
+        for schedules in (own, self._known(part, jobs), never_run(part, own.job)):
+            master.add(pool.add(schedules))
+        solution = master.solve()
+        for _ in range(ROUNDS):
+            new = pool.add(improving(part, pricing.cheapest(solution.prices), solution))
+            if not len(new):
+                break
+            master.add(new)
+            solution = master.solve()
+            if timer.over():
+                break
+        every = pool.all()
+        self.pool.add(replace(every, job=jobs[every.job]))
+        value = score(part, self.objective, self.prices, own)
+        if (slack := value - solution.cost) <= _BETTER * abs(value):
+            return every.take(np.arange(0))
+        reduced = priced_cost(part, every, solution.prices) - solution.of_job[every.job]
+        return every.take((reduced <= slack) | (solution.share > 0))
 
     def _known(self, part: Horizon, jobs: IntArray) -> Schedules:
         """Schedules of some jobs in the pool that fit into a part of the horizon, numbered as jobs there."""
