@@ -179,8 +179,8 @@ def service(asked: Asked) -> str:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         parts = {
-            "Requests per second": throughput(folder, 0.5 if quick else 8.0),
-            "A day of rounds, one a minute": day(folder, 40 if quick else 1440),
+            "Requests per second": throughput(folder, 0.2 if quick else 8.0),
+            "A day of rounds, one a minute": day(folder, 10 if quick else 1440),
         }
     return f"{sections(parts)}\n\nMeasured on {machine()}; the clients run on the same cores."
 
