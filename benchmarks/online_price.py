@@ -149,7 +149,7 @@ def rows(case: Case, asked: Asked) -> Iterator[tuple[str, ...]]:
 
 def online_price(asked: Asked) -> str:
     """The table."""
-    cases = cases_of((MONTHS[0].shortened(1, 2),))[:1] if asked.quick else cases_of(MONTHS)
+    cases = cases_of((MONTHS[0].shortened(0.5, 2),))[:1] if asked.quick else cases_of(MONTHS)
     return table(HEADER, [line for case in cases for line in rows(case, asked)])
 
 
