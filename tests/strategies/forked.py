@@ -7,7 +7,7 @@ import runpy
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from multiprocessing import get_context
+from multiprocessing import get_context, set_start_method
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -58,5 +58,6 @@ def _run(
     os.environ.update(environment)
     for number, path in enumerate(printed, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    set_start_method(None, force=True)  # of its own processes
     sys.argv[1:] = arguments
     runpy.run_module(name, run_name="__main__", alter_sys=True)
