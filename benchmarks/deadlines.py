@@ -139,7 +139,7 @@ def rows_of(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
 
 def deadlines(asked: Asked) -> str:
     """One row for each family."""
-    solves = 10 if asked.quick else asked.solves
+    solves = 3 if asked.quick else asked.solves
     work = partial(outcomes_of, solves=-(-solves // asked.processes))
     outcomes = [one for some in in_processes(work, range(asked.processes), asked.processes) for one in some]
     return f"{table(HEADER, rows_of(outcomes))}\n\nMeasured on {machine()}."

@@ -149,8 +149,8 @@ def rows(case: Case, asked: Asked) -> Iterator[tuple[str, ...]]:
 
 def online_price(asked: Asked) -> str:
     """The table."""
-    months = (MONTHS[0].shortened(1, 2),) if asked.quick else MONTHS
-    return table(HEADER, [line for case in cases_of(months) for line in rows(case, asked)])
+    cases = cases_of((MONTHS[0].shortened(0.5, 2),))[:1] if asked.quick else cases_of(MONTHS)
+    return table(HEADER, [line for case in cases for line in rows(case, asked)])
 
 
 TABLES = {"online-price": online_price}

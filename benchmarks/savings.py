@@ -95,7 +95,7 @@ def savings(asked: Asked) -> str:
     """Both tables."""
     cases = [(ground, most) for ground in GROUNDS for most in (4, 1)]
     if asked.quick:
-        cases = [(replace(ITP, days=(2.0, 2.25)), 4)]
+        cases = [(replace(ITP, days=(2.0, 2.1)), 4)]
     each = in_processes(partial(found, seeds=asked.seeds), cases, asked.processes)
     pairs = [pair for case, of in zip(cases, each, strict=True) for pair in rows(case, of)]
     saved, loses = zip(*pairs, strict=True)

@@ -220,7 +220,8 @@ def answered(instance: ShiftingInstance, free: Result, rng: np.random.Generator,
 
 def answers(asked: Asked) -> list[Answer]:
     """Answers on rounds of all sources, as many of each, after those that a file has already."""
-    sources, file = [*GROUNDS, EMERALD], Path(asked.answers) if asked.answers else None
+    sources = [*GROUNDS, EMERALD][:: len(GROUNDS) if asked.quick else 1]
+    file = Path(asked.answers) if asked.answers else None
     signals, per_round = (1, 1) if asked.quick else (asked.signals // len(sources), PER_ROUND)
     lines = file.read_text(encoding="utf-8").splitlines() if file is not None and file.exists() else []
     found, solver = [Answer.read(line) for line in lines], Solver(asked.limit)

@@ -5,15 +5,15 @@
 Its cells begin with `# %%`: editors, and Jupyter by jupytext, open it as a notebook.
 """
 
-# %% Twelve jobs over twelve hours of a forecast of carbon intensity.
+# %% Ten jobs over twelve hours of a forecast of carbon intensity.
 import wattsched
 from wattsched import plot
 from wattsched.solving.tradeoffs import verdict_on_pareto
 
-night = wattsched.generate("shifting", jobs=12, slots=12, seed=3, carbon_fraction=None)
+night = wattsched.generate("shifting", jobs=10, slots=12, seed=2, carbon_fraction=None)
 
 # %% Five decisions, from the soonest completion to the least carbon. Each has a bound of its own.
-found = wattsched.pareto(night, 5, gap=0.03, time_limit=300)
+found = wattsched.pareto(night, 5, gap=0.05, time_limit=300)
 first = found.points[0].result.totals
 for point in found.points:
     totals = point.result.totals

@@ -28,7 +28,7 @@ jobs = wattsched.JobSource("mysite/jobs.csv", elasticity=1)
 cluster = wattsched.read_cluster("mysite/cluster.json")
 settings = wattsched.ReplaySettings(gap=1e-2, carbon=380.0)
 found = savings(
-    jobs, cluster, policies=["powerflow", "sizing"], levels=(1.0, 0.6, 0.3), settings=settings, inputs=()
+    jobs, cluster, policies=["powerflow", "sizing"], levels=(1.0, 0.5), settings=settings, inputs=()
 )
 
 # %% What would be saved at the same mean completion time, and who would be served later.

@@ -118,9 +118,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the benchmarks' scripts, and those on a real Slurm or Kubernetes, as slow."""
+    """Mark tests on a real Slurm or Kubernetes, and as slow these and those of the benchmarks' scripts."""
     for item in items:
         real = {"root", "programs", "trial"} & set(getattr(item, "fixturenames", ()))
+        if real:
+            item.add_marker(pytest.mark.real)
         if real or item.path.is_relative_to(BENCHMARKS):
             item.add_marker(pytest.mark.slow)
 

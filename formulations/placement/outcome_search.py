@@ -94,6 +94,7 @@ def _relaxed(
     """
     master, count, new, widths = OutcomeMaster(window), window.classes.count, known, iter(_WIDTHS)
     best, bound, parts, width = master.prices(), -np.inf, [known], next(widths)
+    joined = set[tuple[int, bytes, float]]()
     while True:
         master.add(new.cls, new.hosted, new.cost)
         prices = master.prices()
@@ -104,6 +105,11 @@ def _relaxed(
         optimum = prices.cost + float(window.demand @ window.worth)
         size = max(1.0, abs(optimum), float(window.demand @ np.abs(prices.task_worth)))
         new = new.take(prices.reduced(new.cls, new.hosted, new.cost) < -_ROUNDING * size)
+        # An LP's prices are of fewer digits than that: outcomes that have joined it may be found again.
+        hosted = [row.tobytes() for row in new.hosted]
+        keys = list(zip(new.cls.tolist(), hosted, new.cost.tolist(), strict=True))
+        new = new.take(np.array([key not in joined for key in keys], dtype=bool))
+        joined.update(keys)
         closed = bound >= optimum - _ROUNDING * size
         parts.append(new)
         if closed or timer.over() or (not len(new) and (width := next(widths, 0)) == 0):

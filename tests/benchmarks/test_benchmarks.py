@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from benchmarks import harness
+from tests.strategies.forked import run_module
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = sorted(
@@ -32,8 +31,7 @@ OTHERS = {
 
 
 def run(name: str, *options: str, data: str = "") -> str:
-    command, environment = [sys.executable, "-m", name, *options], {**os.environ, "WATTSCHED_DATA": data}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    done = run_module(name, *options, folder=ROOT, environment={**os.environ, "WATTSCHED_DATA": data})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

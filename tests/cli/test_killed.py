@@ -21,7 +21,7 @@ from wattsched.instances.io import write_json
 
 from .conftest import COMMAND
 
-MOMENTS = 10
+MOMENTS = 6
 LONGEST_S = 5.0
 """After which none of the commands has ended by itself, or it has and must have written all."""
 GONE_S = 20.0

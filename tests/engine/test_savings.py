@@ -55,7 +55,7 @@ def source(tmp_path_factory):
 SETTINGS = ReplaySettings(period_s=3600.0, gap=1e-2, carbon=300.0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def found(source):
     cluster = homogeneous_cluster(2, 8, "A100")
     return savings(

@@ -81,7 +81,7 @@ def freeze(columns: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(100))
 @given(
     st.one_of(small_instances(max_jobs=6, min_jobs=2), instances_with_sets()),
     st.sampled_from(sorted(OBJECTIVES)),
@@ -112,7 +112,7 @@ def test_a_warm_round_is_as_good_as_a_cold_one(
     assert not wattsched.check(second, warm).faults
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(100))
 @given(
     small_instances(max_jobs=4) | small_instances(max_jobs=4).map(of_odd_sizes),
     st.sampled_from(sorted(OBJECTIVES)),
@@ -135,7 +135,7 @@ def test_where_gpus_break_jobs_go_on_as_well_as_if_nothing_was_decided_before(
     assert warm.decision is None or not wattsched.check(second, warm).faults
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.data(),
     small_instances(max_jobs=4)

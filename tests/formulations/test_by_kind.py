@@ -51,7 +51,7 @@ def rounds(draw: st.DrawFn) -> Instance:
     return Instance.model_validate(content)
 
 
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.filter_too_much])
 @given(rounds(), st.integers(0, 2**32 - 1))
 def test_prices_prove_the_same(instance: Instance, seed: int) -> None:
     known = comparable_jobs(instance)
@@ -80,7 +80,7 @@ def spread_over(program: KindProgram, n: int) -> KindProgram:
     return program if n == 1 else replace(program, spread=SerialExecutor().kept(program.shards(n)))
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     instance=rounds(),
     sizes=st.sampled_from([(1, 3, 10, 100), (2, 1_000), (1_000,)]),

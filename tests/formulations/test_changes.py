@@ -79,7 +79,7 @@ def test_no_price_is_no_field(instance: Instance, objective: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=ROUNDS,
     objective=st.sampled_from(sorted(OBJECTIVES)),
@@ -95,7 +95,8 @@ def test_what_is_paid_is_told_and_counted(
     assert best is not None
     if result.termination.reason == "optimal":
         assert result.objective == pytest.approx(best, rel=1e-6, abs=1e-7)
-    assume(result.totals.get("change_cost"))
+    if not result.totals.get("change_cost"):
+        return
     forged = result.model_dump(mode="json")
     forged["totals"]["change_cost"] *= 0.5
     assert any("totals.change_cost" in fault for fault in verdict_on(instance, forged).faults)

@@ -41,7 +41,7 @@ def round_of(*jobs: dict[str, Any], **fields: Any) -> Instance:
     return Instance.model_validate({"cluster": CLUSTER, "jobs": named, **fields})
 
 
-@settings(max_examples=examples(600))
+@settings(max_examples=examples(300))
 @given(instance=small_instances() | instances_with_sets())
 def test_formulations_checker_and_documentation_agree_on_who_is_left_out(instance: Instance) -> None:
     here = decided_jobs(instance)

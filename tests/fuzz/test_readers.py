@@ -19,10 +19,10 @@ from tests.fuzz.mutations import mutated
 from tests.fuzz.readers import READERS, Reader
 from tests.fuzz.valid_files import valid_files
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "12"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "8"))
 LONG = "FUZZ_SECONDS" in os.environ
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
-SAMPLE = 12
+SAMPLE = 8
 """Hostile values for each reader; all of them, in ten minutes, where FUZZ_SECONDS is set."""
 HOSTILE = {
     reader.file: reader for reader in READERS if reader.file in ("sizing.json", "pai.csv", "topology.conf")

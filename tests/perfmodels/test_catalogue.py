@@ -1,6 +1,7 @@
 """The packaged profiles against the public data that they were fitted to."""
 
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -77,9 +78,15 @@ def test_no_option_is_above_the_limit_of_its_board_or_below_idle(profile):
     assert measured == (profile.power_uncertainty is None)
 
 
+@cache
+def rows_today(script) -> dict[tuple[str, str], list]:
+    """Rows that today's models are fitted to, which takes seconds."""
+    return script.today.Fitted().rows
+
+
 def source_measurements(script, data, profile) -> Measurements:
     if profile.gpu_type in TODAY:
-        rows = script.today.Fitted().rows.get((profile.model, profile.gpu_type), [])
+        rows = rows_today(script).get((profile.model, profile.gpu_type), [])
         if rows:
             return script.today.measurements(rows)
         gpus = np.array(profile.gpu_counts, dtype=float)

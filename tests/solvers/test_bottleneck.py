@@ -17,7 +17,7 @@ from wattsched.solvers.solution import Limits, Start, proven_bound, relative_gap
 
 from .programs import bottlenecks, knapsack, program_of, truth, worst_of
 
-MANY = settings(max_examples=examples(200), deadline=None)
+MANY = settings(max_examples=examples(100), deadline=None)
 
 
 @MANY

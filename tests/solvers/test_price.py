@@ -222,10 +222,10 @@ def test_costs_of_any_size_are_solved_to_the_same_gap():
 def test_strongly_correlated_jobs_are_counted(rows):
     """Every job saves the same per use and a constant more: no split of a job raises the bound."""
     rng = np.random.default_rng(rows)
-    use = rng.integers(1, 1001, (rows, 400)).astype(float)
-    cost, uses = np.zeros(800), np.zeros((rows, 800))
+    use = rng.integers(1, 1001, (rows, 200)).astype(float)
+    cost, uses = np.zeros(400), np.zeros((rows, 400))
     cost[1::2], uses[:, 1::2] = -(use.mean(axis=0) + 10.0), use
-    program = program_of(cost, uses, use.sum(axis=1) // 2, np.arange(0, 801, 2))
+    program = program_of(cost, uses, use.sum(axis=1) // 2, np.arange(0, 401, 2))
     lp = solve_lp(program, Limits())
     solution = price.solve(program, Limits(gap=1e-5))
     assert solution.termination.reason == "optimal"

@@ -37,8 +37,11 @@ from wattsched.topology.arrays import FloatArray, IntArray, alike
 POINTS = 128
 """Worths of a unit of work, for each kind of jobs, at which most work begins to pay."""
 
-COARSE, EVENLY = 64, 24
-"""Worths at which work is looked at to find where it begins to pay, and those over the whole range."""
+COARSELY, EVENLY = np.linspace(0.0, 1.0, 64), np.linspace(0.0, 1.0, 24)
+"""Worths at which work is looked at to find where it begins to pay, and those over the whole range.
+
+Each is a share of the way, in logarithms, from the lowest to the highest.
+"""
 
 
 @dataclass(frozen=True)
@@ -238,7 +241,8 @@ def _best(worth: FloatArray, rate: FloatArray, cost: FloatArray) -> tuple[IntArr
     for c in range(len(rate)):
         profit = worth[:, None] * rate[c] - cost[c]
         better = profit > most
-        most[better], row[better] = profit[better], c
+        np.copyto(most, profit, where=better)
+        np.copyto(row, c, where=better)
     return row, most
 
 
@@ -255,13 +259,15 @@ def worths_of(
     """Worths of a unit of work at which much work begins to pay, and some over the whole range; ascending."""
     highest = 1.05 * float(((cost.max(axis=1) + 1.0) / rate).max())
     lowest = min(1e-4 / float(rate.max()), beyond)
-    coarse = np.geomspace(lowest, highest, COARSE)
+    span = np.log(highest) - np.log(lowest)
+    coarse = lowest * np.exp(span * COARSELY)
     row, profit = _best(coarse, rate, cost)
+    each = cost[row, np.arange(cost.shape[1])]
     begins, weight = [], []
     for least, more in ((0.0, 0.0), (1.0, 1.0)):
         pays = profit > least
         speed = np.where(pays, rate[row], 0.0)
-        paid = np.where(pays, np.take_along_axis(cost, row, axis=0) + more, 0.0)
+        paid = np.where(pays, each + more, 0.0)
         faster, dearer = np.diff(speed, axis=0), np.diff(paid, axis=0)
         # Of the last slots only where work begins to pay: above that they change with the others.
         grows = (faster > 0) & ((speed[:-1] == 0) | (least == 0.0))
@@ -270,7 +276,7 @@ def worths_of(
     at, much = np.concatenate(begins), np.concatenate(weight)
     order = np.argsort(at)
     grown = np.cumsum(np.sqrt(much[order] * at[order]))
-    worths = np.append(np.geomspace(lowest, highest, EVENLY), beyond)
+    worths = np.append(lowest * np.exp(span * EVENLY), beyond)
     if len(grown):
         chosen = np.searchsorted(grown, np.linspace(0.0, grown[-1], points) * (1 - 1e-12))
         worths = np.append(worths, at[order][chosen])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import wattsched
 from tests.brute_force.placement import optimum
 from tests.strategies.effort import examples
 from tests.strategies.windows import random_window
@@ -32,8 +33,10 @@ from wattsched.verification.placement.checker import check
 SEEDS = st.integers(0, 2**31)
 
 
-def solved(model: Model[PlacementDecision], solver: str = "highs", gap: float = 0.0) -> Solution:
-    return get(solver)(model.program, Limits(gap=gap, time_s=20.0), Start(model.start))
+def solved(
+    model: Model[PlacementDecision], solver: str = "highs", gap: float = 0.0, most_s: float = 20.0
+) -> Solution:
+    return get(solver)(model.program, Limits(gap=gap, time_s=most_s), Start(model.start))
 
 
 def close(value: float) -> float:
@@ -239,8 +242,39 @@ def real(data_dir: Path) -> Window:
 def test_a_real_window_is_better_than_one_by_one(real: Window) -> None:
     instance = real.instance
     model = build(real)
-    solution = solved(model, gap=1e-3)
+    solution = solved(model, most_s=6.0)
     confirm(instance, model, solution)
     one_by_one = check(instance, greedy(real, instance.objective, Timer()))
     assert one_by_one.faults == []
     assert (solution.objective or 0.0) < 0.95 * (one_by_one.objective or 0.0)
+
+
+def test_a_search_ends_where_costs_are_smaller_than_the_digits_of_prices() -> None:
+    """Outcomes of the linear program are found again at such prices, and would be for ever."""
+    node = {"cpu_milli": 61_321, "gpus": 3, "gpu_type": "own", "used_cpu_milli": 28_839}
+    document = {
+        "problem": "placement",
+        "objective": "fragmentation",
+        "gpu_types": {"own": {"idle_power_w": 0, "full_power_w": 1000}},
+        "cpu_types": {"c": {"idle_power_w": 11, "full_power_w": 100_011, "cores": 8}},
+        "nodes": [
+            {"name": "n0", **node},
+            {"name": "n1", **node},
+            {"name": "n2", "cpu_milli": 45_171, "gpus": 2, "gpu_type": "own", "cpu_type": "c"},
+        ],
+        "tasks": [
+            {"name": "t0", "cpu_milli": 4000, "gpus": 1},
+            {"name": "t1", "cpu_milli": 0, "gpus": 1, "gpu_milli": 500},
+            {"name": "t2", "cpu_milli": 1000, "gpus": 0},
+            {"name": "t3", "cpu_milli": 8000, "gpus": 2, "memory_mib": 1024},
+        ],
+        "workload": [
+            {"cpu_milli": 8000, "gpus": 1, "count": 1},
+            {"cpu_milli": 0, "gpus": 1, "gpu_milli": 999, "count": 3},
+        ],
+        "fragmentation_w_per_gpu": 1e9,
+        "waiting_w": 50.0,
+        "waiting_w_per_gpu": 0.5,
+    }
+    result = wattsched.solve(PlacementInstance.model_validate(document), time_limit=20.0)
+    assert result.termination.limit is None

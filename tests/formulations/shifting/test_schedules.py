@@ -296,7 +296,7 @@ def test_decisions_become_schedules_and_back() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e-12, 1e-20, 1e-300])
 def test_an_option_that_takes_longer_than_numbers_go_changes_nothing(rate: float) -> None:
-    instance = shifting_horizon(jobs=4, slots=12, seed=1)
+    instance = shifting_horizon(jobs=3, slots=8, seed=1)
     document = instance.model_dump()
     for table in document["tables"].values():
         for column in table.values():

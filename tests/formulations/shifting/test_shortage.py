@@ -128,7 +128,7 @@ def random_prices(instance: ShiftingInstance, rng: random.Random) -> dict[str, f
 def test_only_what_cannot_be_is_ruled_out(first: int) -> None:
     for seed in range(first, first + 60):
         instance, rng = tiny(seed), random.Random(seed)
-        tries = [refute(horizon_of(instance), random_prices(instance, rng)) for _ in range(20)]
+        tries = [refute(horizon_of(instance), random_prices(instance, rng)) for _ in range(8)]
         if any(tries):
             assert brute_force.optimum(instance) is None, seed
 

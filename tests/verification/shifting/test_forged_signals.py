@@ -257,7 +257,7 @@ def events() -> list[Event]:
     """Small instances with caps, without budgets; of a third all jobs have to make progress, if they can."""
     return [
         Event(strict(seed) if seed % 3 == 0 else without_budgets(seed))
-        for seed in range(max(180, 3 * FORGED))
+        for seed in range(max(120, FORGED // 2))
     ]
 
 

@@ -67,14 +67,9 @@ def least(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("levels", "followed"), [(3, 1), (64, 4), (64, 100)])
 @pytest.mark.parametrize("seed", range(0, 300, 60))
-def test_least_costs_are_those_of_trying_everything(
-    seed: int, levels: int, followed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_least_costs_are_those_of_trying_everything(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are never more, and no less where all schedules that matter are followed."""
-    monkeypatch.setattr(least_cost, "FEW_LEVELS", levels)
-    monkeypatch.setattr(least_cost, "FOLLOWED", followed)
     for number in range(seed, seed + 60):
         instance, rng = tiny(number), random.Random(number)
         sizes = dict(zip(ROWS, (1.0, 1e3, 1e-2, 1e5), strict=True))
@@ -89,10 +84,13 @@ def test_least_costs_are_those_of_trying_everything(
                 taken = [Taken(one, rng.random() < 0.5, 0) for one in drawn]
                 truth = least(instance, job, charged, taken)
                 allowed = allowed_by(instance, taken).get(job.name)
-                found = priced.least_cost(job, allowed).bound(levels)
-                assert found <= truth + 1e-8 * abs(truth), (number, taken)
-                if followed == 100 and math.isfinite(truth):
-                    assert found >= truth - 1e-8 * abs(truth) - 1e-12, (number, taken)
+                for levels, followed in ((3, 1), (64, 4), (64, 100)):
+                    monkeypatch.setattr(least_cost, "FEW_LEVELS", levels)
+                    monkeypatch.setattr(least_cost, "FOLLOWED", followed)
+                    found = priced.least_cost(job, allowed).bound(levels)
+                    assert found <= truth + 1e-8 * abs(truth), (number, taken)
+                    if followed == 100 and math.isfinite(truth):
+                        assert found >= truth - 1e-8 * abs(truth) - 1e-12, (number, taken)
 
 
 @pytest.mark.parametrize("seed", range(0, 120, 30))
@@ -174,19 +172,16 @@ def tree(rng: random.Random, instance: ShiftingInstance) -> list[dict[str, Any]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("levels", [2, 64])
 @pytest.mark.parametrize("seed", range(0, 200, 40))
-def test_no_decision_beats_the_bound_of_a_tree(
-    seed: int, levels: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_decision_beats_the_bound_of_a_tree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by few levels, where hardly anything is followed."""
-    monkeypatch.setattr(least_cost, "FEW_LEVELS", levels)
-    monkeypatch.setattr(bound, "LEVELS_OF_LEAF", levels)
-    monkeypatch.setattr(least_cost, "FOLLOWED", levels // 2)
     for number in range(seed, seed + 40):
         instance, rng = tiny(number), random.Random(number)
         best = optimum(instance)
-        for _ in range(5):
+        for levels in (2, 64, 2, 64):
+            monkeypatch.setattr(least_cost, "FEW_LEVELS", levels)
+            monkeypatch.setattr(bound, "LEVELS_OF_LEAF", levels)
+            monkeypatch.setattr(least_cost, "FOLLOWED", levels // 2)
             proof = prove_tree(Prover(instance), tree(rng, instance), "min")
             if best is not None:
                 assert not proof.faults

@@ -42,7 +42,7 @@ def _of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_kind, "SEVERAL", 1)
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=priced(rounds()) | priced(instances_with_sets()), product=st.sampled_from([1, 5, 1000]))
 def test_both_enclose_the_same_sum(case: Priced, product: int) -> None:
     instance, prices = case

@@ -19,7 +19,7 @@ from wattsched.verification.sizing.checker import check
 ROUNDS = small_instances(max_jobs=5) | instances_with_sets() | sleeping(small_instances(max_jobs=5))
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), instance=ROUNDS, objective=OBJECTIVE)
 def test_sound_decisions_pass_and_no_others(data: st.DataObject, instance: Instance, objective: str) -> None:
     instance = with_objective(instance, objective)
