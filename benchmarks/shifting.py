@@ -188,4 +188,4 @@ def sizes(asked: Asked) -> str:
 TABLES = {"shifting-savings": savings, "shifting-budgets": budgets, "shifting-sizes": sizes}
 
 if __name__ == "__main__":
-    run(__doc__, TABLES, limit=55.0, small_limit=8.0)
+    run(__doc__, TABLES, small_limit=8.0)
