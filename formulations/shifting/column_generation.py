@@ -236,26 +236,24 @@ class Insertion:
     ----------
     objective : int
         Number of the criterion to minimise.
-    bound : float
-        Cost of the LP, without the idle GPUs.
     likely, likelihood : arrays, shape (n_jobs,)
         Of each job the schedule of most share in the LP, its number among those `known`, and the share.
     """
 
     def __init__(self, horizon: Horizon, objective: int, pricing: SchedulePricing, generated: Generated):
         self.horizon, self.objective, self.pricing = horizon, objective, pricing
-        self.prices, self.bound = generated.prices, generated.master.cost
-        self.known, share = generated.pool.all(), generated.master.share
+        self.prices, self.known, share = generated.prices, generated.pool.all(), generated.master.share
         self.likely = least_of_jobs(self.known.job, -share)
         self.likelihood = share[self.likely]
 
     def decide(self) -> list[Schedules]:
         """Decisions, the best one last; none where the LP leaves a job without a schedule."""
-        if len(self.likely) < self.horizon.n_jobs:
+        horizon = self.horizon
+        if len(self.likely) < horizon.n_jobs:
             return []
         kept, *orders = self._start()
         decisions = [self._insert(kept, jobs) for jobs in orders]
-        return sorted(decisions, key=self._score, reverse=True)
+        return sorted(decisions, key=lambda d: score(horizon, self.objective, self.prices, d), reverse=True)
 
     def _start(self) -> tuple[Schedules, IntArray, IntArray]:
         """Schedules of the decided jobs, and the other jobs by likelihood and by weight per GPU second."""
@@ -298,17 +296,10 @@ class Insertion:
         decision = Schedules.joined(parts)
         return decision.take(np.argsort(decision.job, kind="stable"))
 
-    def _score(self, decision: Schedules) -> float:
-        return score(self.horizon, self.objective, self.prices, decision)
-
 
 def score(horizon: Horizon, objective: int, prices: Prices, decision: Schedules) -> float:
     """Objective without idle GPUs, and fines for budgets exceeded and deadlines missed."""
     excess = np.maximum(amounts(horizon, decision) - horizon.budget, 0.0)
     own = float(decision.criteria[:, objective].sum())
-    return float(own + FINE * prices.criteria @ excess + len(_missed(decision)) * abs(own))
-
-
-def _missed(decision: Schedules) -> IntArray:
-    """Positions of schedules that break a deadline, or leave too much work."""
-    return np.flatnonzero(~np.isfinite(decision.finish_s))
+    missed = np.count_nonzero(~np.isfinite(decision.finish_s))
+    return float(own + FINE * prices.criteria @ excess + missed * abs(own))
