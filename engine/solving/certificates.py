@@ -222,11 +222,14 @@ def by_cases(
     enough = decision is not None and proven >= cost - gap * abs(cost)
     if branch is None or call.by_heuristic or call.timer.over() or enough:
         return None
-    # Work and not seconds limit what nobody asked for: it is the same on every machine.
-    most: float = _CASES_WORK
-    timer = call.timer.at_most(_CASES_S) if call.limits.time_s is None else call.timer.share(_SHARE)
     if call.prove_s is not None:
-        timer, most = call.timer.at_most(call.prove_s), np.inf
+        timer, most = call.timer.at_most(call.prove_s), math.inf
+    elif call.limits.time_s is not None:
+        # The leaves are proven once more, which takes no longer than they did.
+        timer, most = call.timer.share(0.5), math.inf
+    else:
+        # Work and not seconds limit what nobody asked for: it is the same on every machine.
+        timer, most = call.timer.at_most(_CASES_S), _CASES_WORK
     with call.timer.phase("prove"):
         prices = {} if certificate is None else certificate.prices
         return branch(call.data, call.instance.objective, decision, gap, timer, model.columns, prices, most)
