@@ -232,8 +232,8 @@ def scarce(row: str) -> Scarce:
             text = f"{pool} GPUs in slot {slot}" if pool and slot.isdecimal() else f"{rest} GPUs"
             return Scarce(text, "GPU", counted=True)
         case "groups":
-            pool, _, size = rest.rpartition("@")[0].rpartition(":")
-            slot = rest.rpartition("@")[2]
+            groups, _, slot = rest.rpartition("@")
+            pool, _, size = groups.rpartition(":")
             return Scarce(f"groups of {size} {pool} GPUs in slot {slot}", "group", counted=True)
         case "buddy":
             pool, _, size = rest.rpartition(":")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wattsched.formulations.master import ColumnPool
 from wattsched.formulations.placement.data import NodeStates, Window
 from wattsched.formulations.placement.outcomes import OutcomeMaster, Outcomes, Prices, cheapest_of
 from wattsched.formulations.placement.pricing import Pricing
@@ -92,9 +93,9 @@ def _relaxed(
 
     Prices are tried once at least, whatever the time.
     """
-    master, count, new, widths = OutcomeMaster(window), window.classes.count, known, iter(_WIDTHS)
-    best, bound, parts, width = master.prices(), -np.inf, [known], next(widths)
-    joined = set[tuple[int, bytes, float]]()
+    master, count, widths = OutcomeMaster(window), window.classes.count, iter(_WIDTHS)
+    best, bound, width, pool = master.prices(), -np.inf, next(widths), ColumnPool[Outcomes]()
+    new = pool.add(known)
     while True:
         master.add(new.cls, new.hosted, new.cost)
         prices = master.prices()
@@ -106,14 +107,10 @@ def _relaxed(
         size = max(1.0, abs(optimum), float(window.demand @ np.abs(prices.task_worth)))
         new = new.take(prices.reduced(new.cls, new.hosted, new.cost) < -_ROUNDING * size)
         # An LP's prices are of fewer digits than that: outcomes that have joined it may be found again.
-        hosted = [row.tobytes() for row in new.hosted]
-        keys = list(zip(new.cls.tolist(), hosted, new.cost.tolist(), strict=True))
-        new = new.take(np.array([key not in joined for key in keys], dtype=bool))
-        joined.update(keys)
+        new = pool.add(new)
         closed = bound >= optimum - _ROUNDING * size
-        parts.append(new)
         if closed or timer.over() or (not len(new) and (width := next(widths, 0)) == 0):
-            return best, bound, Outcomes.joined(parts)
+            return best, bound, pool.all()
 
 
 def _better(window: Window, pool: Outcomes, used: Outcomes, bound: float, timer: Timer) -> Outcomes:

@@ -7,6 +7,7 @@ The LP's duals price tasks and nodes.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,6 +54,11 @@ class Outcomes(Table):
 
     def __len__(self) -> int:
         return len(self.cls)
+
+    def hashes(self) -> list[Hashable]:
+        """Return a key of each outcome by its class, what it hosts, and its cost."""
+        rows = [row.tobytes() for row in self.hosted]
+        return list(zip(self.cls.tolist(), rows, self.cost.tolist(), strict=True))
 
     def numbers(self) -> dict[tuple[int, bytes], int]:
         """Position of each outcome by its class and what it hosts."""

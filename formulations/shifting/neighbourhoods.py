@@ -136,11 +136,8 @@ class Neighbourhoods:
         own : Schedules
             What the decision has for each of them, numbered as jobs of `part`.
         """
-        pool, master, pricing = (
-            SchedulePool(),
-            ScheduleMaster(part, self.objective, own),
-            SchedulePricing(part),
-        )
+        pool, pricing = SchedulePool(), SchedulePricing(part)
+        master = ScheduleMaster(part, self.objective, own)
         for schedules in (own, self._known(part, jobs), never_run(part, own.job)):
             master.add(pool.add(schedules))
         solution = master.solve()
