@@ -13,6 +13,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from wattsched.formulations.kinds import KindProgram
+    from wattsched.verification.report import Proof
 
 DecisionT = TypeVar("DecisionT")
 
@@ -53,6 +54,8 @@ class Model(Generic[DecisionT]):
         What certificate trees count where they do not split groups. With neither there are no trees.
     prices : mapping of str to float, optional
         Certificate prices that are known from building the program.
+    proof : Proof, optional
+        What the checker says that they prove, where that was asked for while building.
     start : float array, optional
         A point that is known from building the program.
     outside : float
@@ -86,6 +89,7 @@ class Model(Generic[DecisionT]):
     groups: Sequence[str] | None = None
     counts: Callable[[], Counts] | None = None
     prices: Mapping[str, float] | None = None
+    proof: Proof | None = None
     start: FloatArray | None = None
     outside: float = math.inf
     cut: bool = False

@@ -24,7 +24,7 @@ from wattsched.solving.trajectory import Trajectory
 from wattsched.verification.certificates import self_evident
 from wattsched.verification.claims import INTERNAL, beyond_proof
 from wattsched.verification.report import Report
-from wattsched.verification.tree import ProveLeaf
+from wattsched.verification.tree import Prover
 
 if TYPE_CHECKING:
     from wattsched.solvers.worker import Worker
@@ -47,7 +47,7 @@ UNCHECKED = {
 }
 """Default messages, by limit, for calls that end without a decision."""
 
-_BUILD_SHARE = 0.7
+_BUILD_SHARE = 0.9
 """Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
 # Decoding and checking look at one option of each job: they take a few times as long as expanding did where
 # jobs have few. The second time they take about as long as before.
@@ -195,8 +195,8 @@ class Call:
         return 1.0 if self.problem.objectives[self.instance.objective] == "min" else -1.0
 
     @cached_property
-    def prover(self) -> ProveLeaf:
-        """Function that proves certificates of the instance."""
+    def prover(self) -> Prover:
+        """What proves certificates of the instance."""
         return self.problem.prover(self.instance)
 
     def say(self, line: str) -> None:

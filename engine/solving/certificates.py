@@ -98,6 +98,12 @@ class Priced:
         """Prices under the names of certificates, with the bound that the independent proof finds."""
         with call.timer.phase("prove"):
             proof = call.prover(prices, ())
+        return cls._of_proof(call, model, prices, proof)
+
+    @classmethod
+    def _of_proof(
+        cls, call: Call, model: Model[Any], prices: Mapping[str, float], proof: Proof
+    ) -> Priced | None:
         if proof.bound is None or not np.isfinite(proof.bound):
             return None
         named = {name: y for name, y in prices.items() if y != 0.0}
@@ -111,6 +117,8 @@ class Priced:
         known = call.certificate
         if known is not None and known.prices == {name: y for name, y in model.prices.items() if y != 0.0}:
             return cls(call, model, known)
+        if model.proof is not None:
+            return cls._of_proof(call, model, model.prices, model.proof)
         return cls.proven(call, model, model.prices)
 
     def proven_further(self, cost: float, bound: float, found: Tree | None = None) -> Certificate | None:

@@ -10,7 +10,7 @@ once those of most weight per GPU second (Smith 1956). They may exceed budgets, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from wattsched.formulations.shifting.columns import (
     Schedules,
     add_uses,
     amounts,
+    is_valid,
     lagrangian,
     least_of_jobs,
     priced_cost,
@@ -225,7 +226,9 @@ def improving(horizon: Horizon, schedules: Schedules, solution: MasterSolution) 
 
 DECIDED, LIKELY = 0.999, 0.7
 """Share of a schedule in the LP from which on its job is decided, and from which on it is if it fits."""
-FINE = 3.0
+DEARER = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Parts of the prices of budgets that are charged beside these, until a decision keeps the budgets."""
+FINE = 10.0
 """Cost of exceeding a budget, in multiples of its price."""
 
 
@@ -246,14 +249,20 @@ class Insertion:
         self.likely = least_of_jobs(self.known.job, -share)
         self.likelihood = share[self.likely]
 
-    def decide(self) -> list[Schedules]:
-        """Decisions, the best one last; none where the LP leaves a job without a schedule."""
+    def decide(self, timer: Timer) -> list[Schedules]:
+        """Decisions made in time, the best one last; none where the LP leaves a job without a schedule."""
         horizon = self.horizon
         if len(self.likely) < horizon.n_jobs:
             return []
         kept, *orders = self._start()
-        decisions = [self._insert(kept, jobs) for jobs in orders]
-        return sorted(decisions, key=lambda d: score(horizon, self.objective, self.prices, d), reverse=True)
+        decisions = [made for jobs in orders if (made := self._insert(kept, jobs, timer)) is not None]
+
+        def worth(decision: Schedules) -> float:
+            return -score(horizon, self.objective, self.prices, decision)
+
+        if decisions and not is_valid(horizon, best := max(decisions, key=worth)):
+            decisions.append(self._thriftier(best, timer))
+        return sorted(decisions, key=worth)
 
     def _start(self) -> tuple[Schedules, IntArray, IntArray]:
         """Schedules of the decided jobs, and the other jobs by likelihood and by weight per GPU second."""
@@ -274,7 +283,7 @@ class Insertion:
         by_weight = jobs[np.argsort(-horizon.share[jobs] / gpu_s, kind="stable")]
         return Schedules.joined(kept), jobs, by_weight
 
-    def _insert(self, kept: Schedules, jobs: IntArray) -> Schedules:
+    def _insert(self, kept: Schedules, jobs: IntArray, timer: Timer) -> Schedules | None:
         """Let jobs take their cheapest schedules in turn beside those kept; return all, by job.
 
         Few jobs under caps look at GPUs alone, and what they draw too much is mended together afterwards.
@@ -282,19 +291,42 @@ class Insertion:
         horizon = self.horizon
         if horizon.n_jobs <= MOST_JOBS and horizon.counts_watts.any():
             cells = np.where(horizon.counts_watts, np.inf, horizon.free_cells)
-            decision = self._beside(kept, jobs, cells)
-            if (settled := resettled(horizon, decision, self.prices)) is not None:
+            decision = self._beside(kept, jobs, cells, timer)
+            if decision is not None and (settled := resettled(horizon, decision, self.prices)) is not None:
                 return settled
-        return self._beside(kept, jobs, horizon.free_cells)
+        return self._beside(kept, jobs, horizon.free_cells, timer)
 
-    def _beside(self, kept: Schedules, jobs: IntArray, cells: FloatArray) -> Schedules:
+    def _beside(self, kept: Schedules, jobs: IntArray, cells: FloatArray, timer: Timer) -> Schedules | None:
         free, parts = cells - use(self.horizon, kept), [kept]
         for job in jobs.tolist():
+            if timer.over():
+                return None
             schedule = self.pricing.cheapest_of(job, self.prices, free)
             free -= use(self.horizon, schedule)
             parts.append(schedule)
         decision = Schedules.joined(parts)
         return decision.take(np.argsort(decision.job, kind="stable"))
+
+    def _thriftier(self, decision: Schedules, timer: Timer) -> Schedules:
+        """Let jobs go elsewhere as budgets become dearer, those first that the LP divides, until all hold."""
+        horizon, of_budgets = self.horizon, self.prices.of_budgets(self.objective)
+        free = horizon.free_cells + horizon.slack.ravel() - use(horizon, decision)
+        order = self.known.job[self.likely[np.argsort(self.likelihood, kind="stable")]]
+        parts = [decision.take(np.array([job])) for job in range(horizon.n_jobs)]
+        used = amounts(horizon, decision)
+        for dearer in DEARER if of_budgets.any() else ():
+            prices = replace(self.prices, criteria=self.prices.criteria + dearer * of_budgets)
+            for job in order.tolist():
+                if timer.over() or np.all(used <= horizon.budget):
+                    break
+                own = parts[job]
+                new = self.pricing.cheapest_of(job, prices, np.maximum(free + use(horizon, own), 0.0))
+                # Between levels of work the cheapest one is only about right.
+                if priced_cost(horizon, new, prices) < priced_cost(horizon, own, prices):
+                    free += use(horizon, own) - use(horizon, new)
+                    used += (new.criteria - own.criteria)[0]
+                    parts[job] = new
+        return Schedules.joined(parts)
 
 
 def score(horizon: Horizon, objective: int, prices: Prices, decision: Schedules) -> float:

@@ -53,13 +53,13 @@ _NOTHING = 1e-300
 def greedy(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
     """Decide by the marginal rule; None where it keeps no budget."""
     which = OBJECTIVES.index(objective)
-    return by_stretch(horizon, which, intensity_of(horizon, which))
+    return by_stretch(horizon, which, intensity_of(horizon, which), timer)
 
 
 @one_plan
 def carbon_blind(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
     """Decide by the marginal rule without looking at the forecasts: a joule is a joule at any time."""
-    return by_stretch(horizon, OBJECTIVES.index(objective), np.ones(horizon.slots))
+    return by_stretch(horizon, OBJECTIVES.index(objective), np.ones(horizon.slots), timer)
 
 
 def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
@@ -70,25 +70,42 @@ def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
     return per_joule if per_joule.any() else np.ones(horizon.slots)
 
 
-def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> ShiftingDecision | None:
-    """Best decision of all efforts and stretches in the budgets; `intensity` costs a joule by slot."""
-    best, least = None, np.inf
-    prices = Prices(1.0 * (np.arange(len(CRITERIA)) == objective), np.zeros(horizon.n_cells))
-    together = 0 < horizon.n_jobs <= MOST_JOBS and horizon.counts_watts.any()
+def by_stretch(
+    horizon: Horizon, objective: int, intensity: FloatArray, timer: Timer | None = None
+) -> ShiftingDecision | None:
+    """Best decision of all efforts and stretches in the budgets; `intensity` costs a joule by slot.
+
+    Where the time is over before one was found, the most thrifty effort and stretch are the last to be tried.
+    """
+    best, least, over = None, np.inf, False
     for effort in EFFORTS:
         for stretch in STRETCHES:
-            schedules = serve(horizon, intensity, stretch, effort)
-            if together and not is_valid(horizon, schedules):
-                # Jobs that look at GPUs alone, and then settle under the caps together.
-                eager = serve(horizon, intensity, stretch, effort, capped=False)
-                schedules = resettled(horizon, eager, prices) or schedules
-            if not is_valid(horizon, schedules):
+            if over := timer is not None and timer.over():
+                break
+            if (schedules := _within_limits(horizon, objective, intensity, stretch, effort)) is None:
                 continue
             if (amount := float(amounts(horizon, schedules)[objective])) < least:
                 best, least = schedules, amount
             if CRITERIA[objective] == "completion_s":
                 break  # wider windows end later
+    if best is None and over:
+        best = _within_limits(horizon, objective, intensity, STRETCHES[-1], EFFORTS[-1])
     return None if best is None else decision_of(horizon, best)
+
+
+def _within_limits(
+    horizon: Horizon, objective: int, intensity: FloatArray, stretch: float, effort: Effort
+) -> Schedules | None:
+    """Serve all jobs with one stretch and effort; None where that exceeds a budget or misses a deadline."""
+    schedules = serve(horizon, intensity, stretch, effort)
+    if is_valid(horizon, schedules):
+        return schedules
+    if 0 < horizon.n_jobs <= MOST_JOBS and horizon.counts_watts.any():
+        # Jobs that look at GPUs alone, and then settle under the caps together.
+        eager = serve(horizon, intensity, stretch, effort, capped=False)
+        prices = Prices(1.0 * (np.arange(len(CRITERIA)) == objective), np.zeros(horizon.n_cells))
+        schedules = resettled(horizon, eager, prices) or schedules
+    return schedules if is_valid(horizon, schedules) else None
 
 
 def serve(

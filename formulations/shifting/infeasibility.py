@@ -9,9 +9,10 @@ import numpy as np
 
 from wattsched.formulations.infeasibility import InfeasibilityProof
 from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon
+from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FEASIBILITY, ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.verification.shifting.bound import LEVELS, PricedInstance, prove
+from wattsched.verification.shifting.bound import LEVELS, PricedInstance, Prover
 from wattsched.verification.shifting.checker import BUDGETS
 
 SCALES, ALONE_SCALES = (1e6, 1e3), (1e6, 1e11)
@@ -103,18 +104,21 @@ def _least(horizon: Horizon, earliest_s: FloatArray) -> FloatArray:
     return np.concatenate([[completion_s], np.where(paid.any(axis=1), most_paid, least)])
 
 
-def refute(horizon: Horizon, prices: Mapping[str, float]) -> InfeasibilityProof | None:
-    """Proof that an instance has no decision, if prices give one.
+def refute(
+    horizon: Horizon, prices: Mapping[str, float], timer: Timer | None = None
+) -> InfeasibilityProof | None:
+    """Proof that an instance has no decision, if prices give one in time.
 
     Parameters
     ----------
     prices : mapping of str to float
         As `wattsched.verification.shifting.bound.prove` takes them; without any each budget is tried alone.
     """
+    prover, over = Prover(horizon.instance), (timer or Timer()).over
     alone = [{row: -1.0} for row in BUDGETS if np.isfinite(_limit(horizon, row))]
     for scale, some in product(SCALES, [prices]) if prices else product(ALONE_SCALES, alone):
         charged = {name: scale * price for name, price in some.items() if price}
-        proof = prove(horizon.instance, charged)
+        proof = prover.in_time(charged, over)
         if proof.bound is not None and proof.excess > 0:
             return InfeasibilityProof(charged, proof.bound, proof.short)
     return None

@@ -14,7 +14,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattsched.formulations.shifting.column_generation import Generated, ScheduleMaster, improving, score
+from wattsched.formulations.shifting.column_generation import (
+    Generated,
+    MasterSolution,
+    ScheduleMaster,
+    improving,
+    score,
+)
 from wattsched.formulations.shifting.columns import (
     SchedulePool,
     Schedules,
@@ -30,9 +36,11 @@ from wattsched.formulations.shifting.pricing import SchedulePricing
 from wattsched.formulations.timer import Timer
 from wattsched.topology.arrays import FloatArray, IntArray
 
-FIRST_S, CHOICE_S, SOON = 4.0, 0.5, 0.8
-"""Seconds of branch and bound for all jobs, then for some; and the share of them that is soon."""
-ROUNDS = 5
+FIRST_S, FIRST_SHARE, CHOICE_S, SOON = 4.0, 0.5, 0.5, 0.8
+"""Seconds of branch and bound for all jobs, and share of the time, at most; for some; what of it is soon."""
+NEAR = 0.005
+"""Reduced costs of schedules for all jobs together, in parts of the LP's cost, at most."""
+ROUNDS = 2
 """Rounds of column generation for some jobs."""
 FEWEST, FIRST, LARGER, SMALLER = 5.0, 30.0, 1.05, 0.8
 """Jobs at a time, the fewest and at first, and what they are multiplied by after each attempt."""
@@ -58,21 +66,31 @@ class Neighbourhoods:
     def __init__(self, horizon: Horizon, objective: int, generated: Generated):
         self.horizon, self.objective, self.prices = horizon, objective, generated.prices
         self.pool, self.count = generated.pool, min(FIRST, float(horizon.n_jobs))
-        self._lp, self._rng = generated.master.cost, np.random.default_rng(0)
+        self._lp, self._rng = generated.master, np.random.default_rng(0)
 
     def improved(self, decisions: list[Schedules], timer: Timer) -> Schedules:
         """Improve the last of some decisions until the time is over, or nothing helps any more."""
         self.pool.add(Schedules.joined(decisions))
         decision, n_jobs = decisions[-1], self.horizon.n_jobs
-        jobs, seconds, idle, value = np.arange(n_jobs), FIRST_S, 0, self._score(decision)
-        enough = self._lp + CLOSE * timer.gap * abs(self._lp + float(self.horizon.idle_use[self.objective]))
-        while not timer.over() and not (value <= enough and is_valid(self.horizon, decision)):
-            other, idle = self._chosen(decision, jobs, timer, seconds, enough), idle + 1
-            if other is not None and (new := self._score(other)) < value - _BETTER * abs(value):
-                decision, value, idle = other, new, 0
+        jobs, idle, value, valid = (
+            np.arange(n_jobs),
+            0,
+            self._score(decision),
+            is_valid(self.horizon, decision),
+        )
+        left_s = timer.remaining_s()
+        seconds = FIRST_S if left_s is None else min(FIRST_S, FIRST_SHARE * left_s)
+        lp, known = self._lp.cost, True
+        enough = lp + CLOSE * timer.gap * abs(lp + float(self.horizon.idle_use[self.objective]))
+        while not timer.over() and not (value <= enough and valid):
+            other, idle = self._chosen(decision, jobs, timer, seconds, enough, known), idle + 1
+            new = np.inf if other is None else self._score(other)
+            keeps = other is not None and is_valid(self.horizon, other)
+            if other is not None and (not keeps, new) < (not valid, value - _BETTER * abs(value)):
+                decision, value, valid, idle = other, new, keeps, 0
             elif idle == IDLE or n_jobs <= FEWEST:
                 break
-            jobs, seconds = self._some(decision), CHOICE_S
+            jobs, seconds, known = self._some(decision), CHOICE_S, False
         return decision
 
     def _score(self, decision: Schedules) -> float:
@@ -105,13 +123,18 @@ class Neighbourhoods:
         return np.asarray(-apart * (1 + 0.3 * self._rng.random(len(decision))))
 
     def _chosen(
-        self, decision: Schedules, jobs: IntArray, timer: Timer, seconds: float, enough: float
+        self, decision: Schedules, jobs: IntArray, timer: Timer, seconds: float, enough: float, known: bool
     ) -> Schedules | None:
-        """Decision in which schedules of some jobs are chosen anew; None where none is better."""
+        """Decision in which schedules of some jobs are chosen anew; None where none is better.
+
+        The LP is `known` of all jobs, whose schedules are those in the pool.
+        """
         kept, own = decision.take(~np.isin(decision.job, jobs)), decision.take(jobs)
         part = self.horizon.part(jobs, use(self.horizon, kept), kept.criteria.sum(axis=0))
         own = replace(own, job=np.arange(len(jobs)))
-        some = self._promising(part, own, jobs, timer)
+        every, solution = (self.pool.all(), self._lp) if known else self._generated(part, own, jobs, timer)
+        most = NEAR * abs(solution.cost) if known else np.inf
+        some = every.take(self._promising(part, own, every, solution, most))
         limited, chosen = timer.at_most(seconds), None
         if len(some):
             master = ScheduleMaster(part, self.objective, own)
@@ -126,8 +149,10 @@ class Neighbourhoods:
         both = both.take(np.argsort(both.job, kind="stable"))
         return both if fits(self.horizon, both) else None
 
-    def _promising(self, part: Horizon, own: Schedules, jobs: IntArray, timer: Timer) -> Schedules:
-        """Schedules of some jobs that a decision better than their own may have, as far as the LP can tell.
+    def _generated(
+        self, part: Horizon, own: Schedules, jobs: IntArray, timer: Timer
+    ) -> tuple[Schedules, MasterSolution]:
+        """Schedules of some jobs that column generation finds, and the optimum of the LP over the first ones.
 
         Parameters
         ----------
@@ -151,11 +176,22 @@ class Neighbourhoods:
                 break
         every = pool.all()
         self.pool.add(replace(every, job=jobs[every.job]))
+        return every, solution
+
+    def _promising(
+        self, part: Horizon, own: Schedules, every: Schedules, solution: MasterSolution, most: float
+    ) -> IntArray:
+        """Numbers of schedules that a decision better than `own` may have, as far as the LP can tell.
+
+        Those are left out whose reduced cost is more than `most`.
+        """
         value = score(part, self.objective, self.prices, own)
         if (slack := value - solution.cost) <= _BETTER * abs(value):
-            return every.take(np.arange(0))
+            return np.arange(0)
         reduced = priced_cost(part, every, solution.prices) - solution.of_job[every.job]
-        return every.take((reduced <= slack) | (solution.share > 0))
+        used = np.zeros(len(every), dtype=bool)
+        used[: len(solution.share)] = solution.share > 0
+        return np.flatnonzero((reduced <= min(slack, most)) | used)
 
     def _known(self, part: Horizon, jobs: IntArray) -> Schedules:
         """Schedules of some jobs in the pool that fit into a part of the horizon, numbered as jobs there."""

@@ -68,7 +68,7 @@ def _cheapest(jobs: PricedJobs) -> IntArray:
     """Options in each slot of the schedules that cost least, shape (n_jobs, slots)."""
     slots = jobs.horizon.slots
     # Windows of some lengths only, so that many jobs are decided together.
-    length = np.ceil(2.0 ** (np.ceil(2 * np.log2(_windows(jobs))) / 2)).astype(np.int64)
+    length = 2 ** np.ceil(np.log2(_windows(jobs))).astype(np.int64)
     option = np.full((len(length), slots), PAUSE, dtype=np.int64)
     left = np.arange(len(length))
     while len(left):

@@ -45,11 +45,14 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray
+from wattsched.verification.shifting.bound import Prover
 
 COARSE, FINE, FINE_GAP = 40, 160, 5e-3
 """Levels of work in the first and in the last rounds of column generation; largest gap asked for these."""
 _COARSE_SHARE, _FINE_SHARE, _DECIDE_SHARE = 0.5, 0.6, 0.85
 """Shares of the time: when first and last rounds end, and decisions of few jobs."""
+_PROOF_SHARE = 0.6
+"""Share of what is left for the proof of the prices' bound."""
 _DECIDE_S = 20.0
 """Seconds of decisions where there is no time limit."""
 _BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
@@ -75,17 +78,13 @@ def build(horizon: Data, objective: str, timer: Timer | None = None) -> Model[Sh
     timer, criterion = timer or Timer(), OBJECTIVES.index(objective)
     if (everything := all_schedules(horizon)) is not None:
         return _complete(horizon, criterion, everything)
-    coarse = SchedulePricing(horizon, COARSE)
-    generated = generate(horizon, criterion, coarse, _first(horizon, criterion), timer.until(_COARSE_SHARE))
-    if generated.master.exceeds:
-        proof = refute(horizon, generated.prices.named(horizon, criterion))
-        if proof is not None:
-            raise InfeasibleError(proof.detail, proof)
-    if timer.gap <= FINE_GAP:
-        fine, known = SchedulePricing(horizon, FINE), [generated.pool.all()]
-        generated = generate(horizon, criterion, fine, known, timer.until(_FINE_SHARE), generated.prices)
+    generated = _generated(horizon, criterion, timer)
     prices = generated.prices
-    begun = Insertion(horizon, criterion, coarse, generated).decide()
+    named, prover = prices.named(horizon, criterion), Prover(horizon.instance)
+    proof = prover.in_time(named, timer.share(_PROOF_SHARE).over)
+    if proof.bound is not None and proof.bound < 0 <= horizon.per_joule.min():
+        named, proof = {}, prover.in_time({}, lambda: True)  # no prices at all prove more
+    begun = Insertion(horizon, criterion, SchedulePricing(horizon, COARSE), generated).decide(timer)
     better = Neighbourhoods(horizon, criterion, generated)
     decision = better.improved(begun, _deciding(horizon, timer)) if begun else None
     best = decision if decision is not None and is_valid(horizon, decision) else None
@@ -94,9 +93,25 @@ def build(horizon: Data, objective: str, timer: Timer | None = None) -> Model[Sh
     columns = _columns(horizon, generated, tried, near)
     return replace(
         in_reach(_model(horizon, criterion, columns, best), limits_of(horizon)),
-        prices=prices.named(horizon, criterion),
+        prices=named,
+        proof=proof,
         outside=_outside(horizon, criterion, prices, near) if near else -np.inf,
     )
+
+
+def _generated(horizon: Horizon, objective: int, timer: Timer) -> Generated:
+    """Generate schedules, with more levels of work at last; raises where prices prove no decision."""
+    coarse = timer.until(_COARSE_SHARE)
+    first = _first(horizon, objective)
+    generated = generate(horizon, objective, SchedulePricing(horizon, COARSE), first, coarse)
+    if generated.master.exceeds and not coarse.over():
+        proof = refute(horizon, generated.prices.named(horizon, objective), coarse)
+        if proof is not None:
+            raise InfeasibleError(proof.detail, proof)
+    if timer.gap > FINE_GAP or (fine := timer.until(_FINE_SHARE)).over():
+        return generated
+    known = [generated.pool.all()]
+    return generate(horizon, objective, SchedulePricing(horizon, FINE), known, fine, generated.prices)
 
 
 def _deciding(horizon: Horizon, timer: Timer) -> Timer:

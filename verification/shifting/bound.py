@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -105,10 +105,8 @@ class Prover(ProverOfSplits):
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
-        charged, faults = charges(prices, self.limits, (), "min")
-        if faults:
-            return Proof(faults)
-        if (found := self._without_prices()) is not None:
+        charged, found = self._charged(prices)
+        if found is not None:
             return found
         within, least = 0.0, None
         if (last := listing_of(taken)) is not None:
@@ -120,9 +118,17 @@ class Prover(ProverOfSplits):
                 within, least = listing.within, listing.least
         if least is None:
             least = self._least(charged, allowed_by(self.instance, taken), leaf=bool(taken))
-        if math.inf in least:  # a job has no schedule that ends in time
-            return Proof(bound=math.inf, excess=math.inf)
         return self.together(charged, least, within)
+
+    def in_time(self, prices: Mapping[str, object], over: Callable[[], bool]) -> Proof:
+        """Prove a bound by prices; once the time is over, jobs count for what their relaxations cost."""
+        charged, found = self._charged(prices)
+        return found or self.together(charged, self._least(charged, {}, leaf=False, over=over))
+
+    def _charged(self, prices: Mapping[str, object]) -> tuple[dict[str, float], Proof | None]:
+        """Charges for a unit of rows, and what is known without them, or why they prove nothing."""
+        charged, faults = charges(prices, self.limits, (), "min")
+        return charged, Proof(faults) if faults else self._without_prices()
 
     def proof(
         self, charged: Mapping[str, float], allowed: Mapping[str, Allowed], runs: Mapping[str, FloatArray]
@@ -133,8 +139,7 @@ class Prover(ProverOfSplits):
         """
         if (found := self._without_prices()) is not None:
             return found
-        least = self._least(charged, allowed, runs, leaf=bool(allowed))
-        return Proof(bound=math.inf, excess=math.inf) if math.inf in least else self.together(charged, least)
+        return self.together(charged, self._least(charged, allowed, runs, leaf=bool(allowed)))
 
     def _least(
         self,
@@ -143,12 +148,18 @@ class Prover(ProverOfSplits):
         runs: Mapping[str, FloatArray] | None = None,
         *,
         leaf: bool,
+        over: Callable[[], bool] | None = None,
     ) -> list[float]:
         """Lower bounds on all jobs' least costs of what is allowed, by charges for units of rows and runs."""
         priced = PricedInstance(self.instance, charged, runs)
         searches = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
         together = sum(one.size for one in searches)
-        return [one.bound(levels_of(one.size, together, leaf=leaf)) for one in searches]
+        least = [-math.inf if over is None else one.by_relaxation() for one in searches]
+        for number, one in enumerate(searches):
+            if over is not None and over():
+                break
+            least[number] = one.bound(levels_of(one.size, together, leaf=leaf))
+        return least
 
     def listing(self, split: Mapping[str, Any], before: Sequence[Taken]) -> Listing:
         """Schedules inside of a split, of those on the sides of splits before; the last listing is kept.
@@ -189,6 +200,8 @@ class Prover(ProverOfSplits):
 
         It holds for decisions in which some job costs at least `within` more than its least cost; 0: for all.
         """
+        if math.inf in least:  # a job has no schedule that ends in time
+            return Proof(bound=math.inf, excess=math.inf)
         standing, limits = self.standing, self.limits
         total = math.fsum(least) + standing.get(CRITERIA[self.instance.objective], 0.0)
         owed = math.fsum(price * (limits[row] - standing.get(row, 0.0)) for row, price in charged.items())

@@ -29,6 +29,8 @@ from wattsched.verification.shifting.priced import PricedJob, is_on_side
 
 FEW_LEVELS, FEW_CELLS = 64, 2048
 """Levels that are tried first, or with few options more: up to so many levels by options take as long."""
+PRICES_OF_WORK = np.append(0.0, np.geomspace(0.3, 3.0, 24))
+"""Prices of a job's work, in multiples of what a known schedule pays for it, that bound its cost quickly."""
 FOLLOWED = 100
 """Schedules of a job that are followed together, with few levels; with more of them more."""
 
@@ -56,6 +58,33 @@ class LeastCost:
     def size(self) -> int:
         """Number of slots that are looked at, times the number of options."""
         return max(1, self.end - self.job.first) * self.n_options
+
+    def by_relaxation(self) -> float:
+        """Lower bound on a schedule's cost, by parts of options in every slot and a price of work.
+
+        At such a price every slot runs what pays best, whatever runs in others. The best of some prices
+        about what the known schedule pays counts.
+        """
+        job, options = self.job, self.job.options
+        inside = np.arange(job.first, self.end)
+        slot_s, begin_s = job.slot_s[inside, None], float(job.begin_s[job.first])
+        known = self.known - job.delay * begin_s if math.isfinite(self.known) else 0.0
+        price = max(known, 0.0) / job.work * PRICES_OF_WORK
+        paid = job.gpu[inside] + job.joule[inside, None] * slot_s * options.extra_w
+        paid = paid - price[:, None, None] * (slot_s * options.rate)
+        # Costs of a part of a slot are between those of nothing, but for its GPUs, and of the whole.
+        runs = np.minimum(paid, job.gpu[inside]).min(axis=2, initial=math.inf)
+        spent = np.cumsum(np.minimum(runs, 0.0), axis=1)
+        last = np.minimum(paid + job.delay * slot_s, job.gpu[inside]).min(axis=2, initial=math.inf)
+        before = spent - np.minimum(runs, 0.0) + job.delay * job.begin_s[inside]
+        cost = (before + last).min(axis=1, initial=math.inf)
+        if self.end == job.slots:
+            after, after_w = options.after
+            per_work = (job.delay + job.joule[-1] * after_w) / after - price
+            onward = job.delay * float(job.begin_s[-1]) + np.minimum(per_work * job.work, 0.0)
+            cost = np.minimum(cost, spent[:, -1:].sum(axis=1) + onward)
+        found = cost + price * job.work * (1 - 2 * ROUNDING)
+        return min(float(found.max()), self.known) - job.delay * job.arrival_s
 
     def _single_runs(self) -> FloatArray:
         """Costs of the schedules that are one run, by first slot from the job's on and option.

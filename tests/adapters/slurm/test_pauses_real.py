@@ -120,11 +120,11 @@ def test_a_signal_comes_before_the_stop_for_an_announced_cut(
     step = f"trap 'date +%s.%N >> {folder}/signals' USR1; {TICKS.format(folder=folder)}"
     (folder / "step").write_text(step)
     job = running(cluster, rounds, step if "B:" in signal else f"srun bash {folder}/step", folder)
-    cut_s = time.time() + 8
+    cut_s = time.time() + 12
     at = datetime.fromtimestamp(cut_s, UTC).isoformat()
     caps = {"power_w": rounds.budget.power_w, "changes": [{"at": at, "power_w": IDLE_W + 1000}]}
     (folder / "caps.json").write_text(json.dumps(caps))
-    rounds.budget.file, rounds.budget.ahead_s = str(folder / "caps.json"), 2.0
+    rounds.budget.file, rounds.budget.ahead_s = str(folder / "caps.json"), 6.0
     reports = list[Report]()
     while not any(report.stopped for report in reports):
         reports.append(rounds.round())

@@ -271,7 +271,7 @@ def test_jobs_without_a_schedule_find_one_where_caps_leave_hardly_a_watt(jobs: i
     horizon = horizon_of(instance.model_copy(update={"power_w": caps_w, "jobs": held}))
     pricing = SchedulePricing(horizon)
     found = generate(horizon, 0, pricing, schedules._first(horizon, 0), Timer())
-    begun = Insertion(horizon, 0, pricing, found).decide()
+    begun = Insertion(horizon, 0, pricing, found).decide(Timer())
     decision = Neighbourhoods(horizon, 0, found).improved(begun, Timer())
     assert is_valid(horizon, decision)
     assert fits(horizon, decision)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -58,6 +59,19 @@ def test_groups_of_gpus_prove_what_gpus_alone_do_not() -> None:
     for row in ("groups:a:3@0", "groups:a:4@0", "groups:a:1@0", "groups:a:2@2", "groups:b:2@0"):
         assert "no row of that name" in bound.prove(instance, {row: -1.0}).faults[0]
     assert "positive" in bound.prove(instance, {"groups:a:2@0": 1.0}).faults[0]
+
+
+def test_a_bound_is_there_when_the_time_is_over() -> None:
+    """It is no higher than the proof that had its time, of all jobs and of some."""
+    for number in range(40):
+        instance, rng = tiny(number), random.Random(number)
+        prover = bound.Prover(instance)
+        prices = {row: -(10 ** rng.uniform(-3, 3)) for row in prover.limits if rng.random() < 0.5}
+        exact = prover(prices).bound
+        some = [prover.in_time(prices, iter(over).__next__).bound for over in ([True], [False, True])]
+        for less, more in pairwise([*some, exact]):
+            assert less <= more + 1e-9 * abs(more), number
+        assert prover.in_time(prices, lambda: False).bound == exact
 
 
 @pytest.mark.slow
