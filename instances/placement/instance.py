@@ -231,7 +231,9 @@ class PlacementInstance(Strict):
         """Watts that a task which waits counts as, and watts more per GPU that it asks for."""
         per_task, per_gpu = self.waiting_w, self.waiting_w_per_gpu
         if per_task is None or per_gpu is None:
-            most = 1.0 + max(self._largest_change_w(node) for node in self.nodes)
+            # Nodes of one kind are alike.
+            alike = {(node.gpu_type, node.gpus, node.cpu_type, node.cpu_milli): node for node in self.nodes}
+            most = 1.0 + max(map(self._largest_change_w, alike.values()))
             per_task = most if per_task is None else per_task
             per_gpu = 10.0 * most if per_gpu is None else per_gpu
         return per_task, per_gpu

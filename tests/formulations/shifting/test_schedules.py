@@ -272,7 +272,7 @@ def test_jobs_without_a_schedule_find_one_where_caps_leave_hardly_a_watt(jobs: i
     pricing = SchedulePricing(horizon)
     found = generate(horizon, 0, pricing, schedules._first(horizon, 0), Timer())
     begun = Insertion(horizon, 0, pricing, found).decide(Timer())
-    decision = Neighbourhoods(horizon, 0, found).improved(begun, Timer())
+    decision = Neighbourhoods(horizon, 0, found).improved(begun, Timer(gap=0.1))
     assert is_valid(horizon, decision)
     assert fits(horizon, decision)
 
