@@ -143,10 +143,6 @@ class Prover(ABC):
         A ValueError says what is wrong with a split.
         """
 
-    def in_time(self, prices: Mapping[str, object], over: Callable[[], bool]) -> Proof:
-        """Prove a bound by prices, or as much of it as is proven when the time is over, where that helps."""
-        return self(prices)
-
 
 class CountSplit(Strict):
     """A split that counts: at most so many of something inside, more of it outside."""

@@ -17,7 +17,7 @@ from wattsched.verification.conflicts import Conflict
 from wattsched.verification.limits import Limit
 from wattsched.verification.orders import limits_of_stages, tighter
 from wattsched.verification.report import Proof, Report, is_finite
-from wattsched.verification.tree import Prover
+from wattsched.verification.tree import ProveLeaf
 
 InstanceT = TypeVar("InstanceT", bound=BaseModel)
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
@@ -53,8 +53,8 @@ class Rules(Generic[InstanceT, DecisionT]):
     decision: type[DecisionT]
     objectives: Mapping[str, Literal["min", "max"]]
     check: Callable[[InstanceT, DecisionT], Report]
-    prover: Callable[[InstanceT], Prover]
-    sharded_prover: Callable[[Any, InstanceT], Prover] | None = field(default=None, kw_only=True)
+    prover: Callable[[InstanceT], ProveLeaf]
+    sharded_prover: Callable[[Any, InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
     limits: Callable[[InstanceT], Iterable[Limit]] = field(default=lambda instance: (), kw_only=True)
     limited: Callable[[InstanceT, Mapping[str, float | None]], InstanceT] = field(kw_only=True)
     unlike: Callable[[InstanceT, list[DecisionT], int], InstanceT] | None = field(default=None, kw_only=True)

@@ -24,7 +24,7 @@ from wattsched.solving.trajectory import Trajectory
 from wattsched.verification.certificates import self_evident
 from wattsched.verification.claims import INTERNAL, beyond_proof
 from wattsched.verification.report import Report
-from wattsched.verification.tree import Prover
+from wattsched.verification.tree import ProveLeaf
 
 if TYPE_CHECKING:
     from wattsched.solvers.worker import Worker
@@ -195,8 +195,8 @@ class Call:
         return 1.0 if self.problem.objectives[self.instance.objective] == "min" else -1.0
 
     @cached_property
-    def prover(self) -> Prover:
-        """What proves certificates of the instance."""
+    def prover(self) -> ProveLeaf:
+        """Function that proves certificates of the instance."""
         return self.problem.prover(self.instance)
 
     def say(self, line: str) -> None:

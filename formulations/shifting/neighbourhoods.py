@@ -36,8 +36,10 @@ from wattsched.formulations.shifting.pricing import SchedulePricing
 from wattsched.formulations.timer import Timer
 from wattsched.topology.arrays import FloatArray, IntArray
 
-FIRST_S, FIRST_SHARE, CHOICE_S, SOON = 4.0, 0.5, 0.5, 0.8
-"""Seconds of branch and bound for all jobs, and share of the time, at most; for some; what of it is soon."""
+FIRST_S, FIRST_SHARE = 4.0, 0.5
+"""Most seconds, and most of the time, that branch and bound has for all jobs."""
+CHOICE_S, SOON = 0.5, 0.8
+"""Seconds that it has for some, and the share of them that is soon."""
 NEAR = 0.005
 """Reduced costs of schedules for all jobs together, in parts of the LP's cost, at most."""
 ROUNDS = 2
@@ -72,13 +74,8 @@ class Neighbourhoods:
         """Improve the last of some decisions until the time is over, or nothing helps any more."""
         self.pool.add(Schedules.joined(decisions))
         decision, n_jobs = decisions[-1], self.horizon.n_jobs
-        jobs, idle, value, valid = (
-            np.arange(n_jobs),
-            0,
-            self._score(decision),
-            is_valid(self.horizon, decision),
-        )
-        left_s = timer.remaining_s()
+        value, valid = self._score(decision), is_valid(self.horizon, decision)
+        jobs, idle, left_s = np.arange(n_jobs), 0, timer.remaining_s()
         seconds = FIRST_S if left_s is None else min(FIRST_S, FIRST_SHARE * left_s)
         lp, known = self._lp.cost, True
         enough = lp + CLOSE * timer.gap * abs(lp + float(self.horizon.idle_use[self.objective]))
