@@ -138,7 +138,9 @@ class Priced:
         """
         call, model, known = self.call, self.model, self.certificate
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
-        value = min(bound, cost - max(gap * abs(cost), rounding(model.program, cost)))
+        value = cost - max(gap * abs(cost), rounding(model.program, cost))
+        if not (model.proving and call.limits.time_s is not None):  # time was kept for proofs of more
+            value = min(bound, value)
         if call.sign * known.bound >= value or call.prove_s == 0.0:
             return None
         # Of splits that count the independent proof may round up, and else it differs by rounding alone.
