@@ -139,7 +139,7 @@ class Priced:
         call, model, known = self.call, self.model, self.certificate
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
         value = cost - max(gap * abs(cost), rounding(model.program, cost))
-        if not (model.proving and call.limits.time_s is not None):  # time was kept for proofs of more
+        if not _keeps_time(call, model):  # for proofs of more
             value = min(bound, value)
         if call.sign * known.bound >= value or call.prove_s == 0.0:
             return None
@@ -297,10 +297,15 @@ def by_tree(
     return (Proof(), []) if model.split is None else _by_splits(call, model, value, prices, root)
 
 
+def _keeps_time(call: Call, model: Model[Any]) -> bool:
+    """True if the solver was left less time, so that a tree has some."""
+    return bool(model.proving) and call.limits.time_s is not None
+
+
 def _by_counts(call: Call, model: Model[Any], counts: Counts, value: float) -> tuple[Proof, list[Node]]:
     """Prove a value by a tree that splits counts; its proof and nodes."""
     timer, most = _limits(call, _USUAL_COUNTING, counts.program)
-    if model.proving and call.limits.time_s is not None:  # the time was kept for it
+    if _keeps_time(call, model):
         most = tree.MOST_NODES
     if timer.over():
         return Proof(), []

@@ -257,12 +257,12 @@ class Insertion:
         kept, *orders = self._start()
         decisions = [made for jobs in orders if (made := self._insert(kept, jobs, timer)) is not None]
 
-        def worth(decision: Schedules) -> float:
-            return -score(horizon, self.objective, self.prices, decision)
+        def cost(decision: Schedules) -> float:
+            return score(horizon, self.objective, self.prices, decision)
 
-        if decisions and not is_valid(horizon, best := max(decisions, key=worth)):
+        if decisions and not is_valid(horizon, best := min(decisions, key=cost)):
             decisions.append(self._thriftier(best, timer))
-        return sorted(decisions, key=worth)
+        return sorted(decisions, key=cost, reverse=True)
 
     def _start(self) -> tuple[Schedules, IntArray, IntArray]:
         """Schedules of the decided jobs, and the other jobs by likelihood and by weight per GPU second."""
@@ -270,7 +270,7 @@ class Insertion:
         cuts = np.searchsorted(-self.likelihood[order], [-DECIDED, -LIKELY], side="right")
         decided, likely, rest = np.split(order, cuts)
         kept, left_out = [self.known.take(self.likely[decided])], []
-        free = np.maximum(horizon.free_cells + horizon.slack.ravel() - use(horizon, kept[0]), 0.0)
+        free = np.maximum(horizon.room - use(horizon, kept[0]), 0.0)
         for place in likely.tolist():
             schedule = self.known.take(self.likely[[place]])
             if np.all((taken := use(horizon, schedule)) <= free):
@@ -310,7 +310,7 @@ class Insertion:
     def _thriftier(self, decision: Schedules, timer: Timer) -> Schedules:
         """Let jobs go elsewhere as budgets become dearer, those first that the LP divides, until all hold."""
         horizon, of_budgets = self.horizon, self.prices.of_budgets(self.objective)
-        free = horizon.free_cells + horizon.slack.ravel() - use(horizon, decision)
+        free = horizon.room - use(horizon, decision)
         order = self.known.job[self.likely[np.argsort(self.likelihood, kind="stable")]]
         parts = [decision.take(np.array([job])) for job in range(horizon.n_jobs)]
         used = amounts(horizon, decision)

@@ -166,7 +166,7 @@ def use(horizon: Horizon, schedules: Schedules) -> FloatArray:
 
 def fits(horizon: Horizon, decision: Schedules) -> bool:
     """True if schedules hold no more of any cell than there is."""
-    return bool(np.all(use(horizon, decision) <= horizon.free_cells + horizon.slack.ravel()))
+    return bool(np.all(use(horizon, decision) <= horizon.room))
 
 
 def amounts(horizon: Horizon, decision: Schedules) -> FloatArray:

@@ -132,6 +132,11 @@ class Horizon:
         """Capacity of every cell, by resource and then slot, shape (n_cells,)."""
         return self.capacity.ravel()
 
+    @property
+    def room(self) -> FloatArray:
+        """What schedules may hold of every cell, rounding included, shape (n_cells,)."""
+        return self.free_cells + self.slack.ravel()
+
     @cached_property
     def counts_watts(self) -> BoolArray:
         """Mask of the cells that are watts under a cap, shape (n_cells,)."""

@@ -196,5 +196,5 @@ class Neighbourhoods:
         known = every.take(np.isin(every.job, jobs))
         known = replace(known, job=np.searchsorted(jobs, known.job))
         which, cell, amount = held(part, known)
-        too_much = amount > (part.free_cells + part.slack.ravel())[cell]
+        too_much = amount > part.room[cell]
         return known.take(np.setdiff1d(np.arange(len(known)), which[too_much]))

@@ -148,18 +148,16 @@ class Prover(ProverOfSplits):
         runs: Mapping[str, FloatArray] | None = None,
         *,
         leaf: bool,
-        over: Callable[[], bool] | None = None,
+        over: Callable[[], bool] = lambda: False,
     ) -> list[float]:
         """Lower bounds on all jobs' least costs of what is allowed, by charges for units of rows and runs."""
         priced = PricedInstance(self.instance, charged, runs)
         searches = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
         together = sum(one.size for one in searches)
-        least = [-math.inf if over is None else one.by_relaxation() for one in searches]
-        for number, one in enumerate(searches):
-            if over is not None and over():
-                break
-            least[number] = one.bound(levels_of(one.size, together, leaf=leaf))
-        return least
+        return [
+            one.by_relaxation() if over() else one.bound(levels_of(one.size, together, leaf=leaf))
+            for one in searches
+        ]
 
     def listing(self, split: Mapping[str, Any], before: Sequence[Taken]) -> Listing:
         """Schedules inside of a split, of those on the sides of splits before; the last listing is kept.

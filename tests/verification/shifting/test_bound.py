@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 
 import pytest
 
@@ -68,7 +68,8 @@ def test_a_bound_is_there_when_the_time_is_over() -> None:
         prover = bound.Prover(instance)
         prices = {row: -(10 ** rng.uniform(-3, 3)) for row in prover.limits if rng.random() < 0.5}
         exact = prover(prices).bound
-        some = [prover.in_time(prices, iter(over).__next__).bound for over in ([True], [False, True])]
+        overs = repeat(True), chain([False], repeat(True))
+        some = [prover.in_time(prices, over.__next__).bound for over in overs]
         for less, more in pairwise([*some, exact]):
             assert less <= more + 1e-9 * abs(more), number
         assert prover.in_time(prices, lambda: False).bound == exact
