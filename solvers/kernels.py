@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.sparse import csc_array, hstack
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
@@ -27,6 +28,8 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, offsets
 _FIRST = 300
 # With fewer columns for a row sifting is no faster.
 _FEW = 10
+# Rounding of sums of shares of limits.
+_ROUNDING = 1e-9
 # What is left of the LP's optimum, relative to it, when nothing joins any more.
 _CLOSE = 1e-10
 
@@ -141,6 +144,34 @@ def _extensible(program: Program) -> Program:
     extended, _, _ = elastic(program, np.ones(program.n_rows, dtype=bool))
     dear = np.full(extended.n_columns - program.n_columns, cost_range(program))
     return replace(extended, cost=np.concatenate([program.cost, dear]), offset=program.offset)
+
+
+def fitting(program: Program, timer: Timer) -> BoolArray:
+    """Mask of the choice columns that a point may take, as far as prices of the upper limits alone tell.
+
+    An LP asks for the least common share of the limits that will do. Its prices prove that share of a program
+    without costs, and that columns fit nowhere whose reduced cost exceeds what is left of the limits.
+    """
+    limited = np.isfinite(program.row_upper) & ~np.isfinite(program.row_lower)
+    share = csc_array(np.where(limited, -np.abs(program.row_upper), 0.0)[:, None])
+    asked = replace(
+        program,
+        cost=np.append(np.zeros(program.n_columns), 1.0),
+        matrix=csc_array(hstack([program.matrix, share])),
+        lower=np.append(program.lower, -1.0),
+        upper=np.append(program.upper, 1.0),
+        integer=np.append(program.integer, False),
+        columns=(),
+        offset=0.0,
+        bottleneck=None,
+        attributes={},
+    )
+    prices = solve_lp(asked, Limits(time_s=timer.remaining_s())).prices
+    if prices is None:
+        return np.ones(program.n_choices, dtype=bool)
+    costless = replace(program, cost=np.zeros(program.n_columns), offset=0.0)
+    left = _ROUNDING - costless.lagrangian_bound(prices)
+    return np.asarray(costless.above_least(prices) <= left)
 
 
 def improved(

@@ -25,6 +25,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Literal
 
@@ -41,7 +42,7 @@ from wattsched.solvers.decomposition import Decomposition
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.effort import spend
 from wattsched.solvers.incumbent import Incumbent
-from wattsched.solvers.kernels import Kernel, cheapest, improved, kernel, relaxed
+from wattsched.solvers.kernels import Kernel, cheapest, fitting, improved, kernel, relaxed
 from wattsched.solvers.proof import Tree
 from wattsched.solvers.rows import linked_choices, with_row
 from wattsched.solvers.sizes import Merged
@@ -277,7 +278,10 @@ class _Branching:
         return min([self._leaf_bound, *(node.bound for node in self._nodes)])
 
     def _by_count(self, root: _Node) -> list[_Node]:
-        """Return two nodes, with fewer and more groups that use any row; none where their number is whole."""
+        """Return nodes with fewer and more groups that use any row; none where their number is whole.
+
+        As many as fit may leave room for few columns, which the prices of costs do not tell: a third node.
+        """
         program, lp = root.small.program, root.lp
         if lp.x is None or lp.prices is None:
             return []
@@ -285,10 +289,16 @@ class _Branching:
         number = float(lp.x[: program.n_choices][using].sum())
         if abs(number - np.round(number)) <= FRACTIONAL:
             return []
-        prices = np.append(lp.prices, 0.0)
+        counted, most = partial(with_row, self._part.program, using), np.floor(number)
+        fits = root.keep & fitting(counted(most, most), self._search.timer)
+        cases = [((-np.inf, most), root.keep), ((most + 1.0, np.inf), root.keep)]
+        if np.count_nonzero(fits) - program.n_groups <= _NODE_KERNEL:
+            cases[:1] = [((-np.inf, most - 1.0), root.keep), ((most, most), fits)]
+        prices, groups = np.append(lp.prices, 0.0), program.group_start[:-1]
         return [
-            self._bounded(with_row(self._part.program, using, *limits), root.keep, root.bound, prices)
-            for limits in ((-np.inf, np.floor(number)), (np.ceil(number), np.inf))
+            self._bounded(counted(*limits), keep, root.bound, prices)
+            for limits, keep in cases
+            if np.logical_or.reduceat(keep, groups).all()
         ]
 
     def _worth(self, bound: float) -> bool:

@@ -1,5 +1,7 @@
 """Kernels, LP relaxations by sifting, and neighbourhood search against all points of small programs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,14 @@ def test_nothing_is_looked_for_where_a_point_is_good_enough_or_time_is_up():
     x = max(points(program), key=program.objective)
     for target, timer in ((program.objective(x), Timer()), (-np.inf, Timer(0.0))):
         assert list(kernels.improved(program, lp.prices, x, target, timer)) == []
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_columns_of_points_fit(seed):
+    """Also where limits leave as little room as the point that needs least of them does."""
+    program = random_core(np.random.default_rng(seed))
+    for x in points(program):
+        activity = program.matrix @ x
+        tight = replace(program, row_upper=np.where(np.isfinite(program.row_upper), activity, np.inf))
+        for limited in (program, tight):
+            assert kernels.fitting(limited, Timer())[x[: program.n_choices] > 0.5].all()
