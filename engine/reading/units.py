@@ -81,10 +81,12 @@ class Unit(NamedTuple):
 @lru_cache(maxsize=1024)
 def unit_in(text: str, quantity: Quantity) -> Unit | None:
     """Find the unit of a quantity that a text states last; letters that stand for two are a ValueError."""
-    told = _plain(text) if quantity in ("power", "energy") else _plain(text).lower()
+    plain = _plain(text)
+    told = plain if quantity in ("power", "energy") else plain.lower()
     if not (found := [*re.finditer(_FORMS[quantity], told)]):
         return None
-    parts, name = found[-1].groupdict(default=""), found[-1][0].strip()
+    parts, span = found[-1].groupdict(default=""), slice(*found[-1].span())
+    name = (plain if len(plain) == len(told) else told)[span].strip()
     prefix, base = parts.get("prefix", ""), parts.get("base", "")
     if quantity in ("power", "energy"):
         if prefix == "m" and base.islower():
@@ -103,6 +105,28 @@ def unit_in(text: str, quantity: Quantity) -> Unit | None:
     return Unit((0.01 if coin else 1.0) * _J_PER_KWH / joules, currency, name, bool(parts["alone"]))
 
 
+def together(header: Unit | None, beside: Unit | None) -> Unit | None:
+    """Return the unit that a header and what is beside it make together; a ValueError if they contradict.
+
+    A currency alone leaves the energy to the other statement, a dollar sign the currency.
+    """
+    if header is None or beside is None:
+        return header or beside
+    both = (header, beside)
+    told = [one.currency for one in both if one.currency and not _sign(one)]
+    currencies = told or [one.currency for one in both if one.currency] or [""]
+    rates = [one for one in both if not one.per_nothing] or [header]
+    if len({*currencies}) > 1 or len({one.factor for one in rates}) > 1:
+        raise ValueError(f"the header says {header.name}, not {beside.name}")
+    return rates[0]._replace(currency=currencies[0])
+
+
+def _sign(unit: Unit) -> str | None:
+    """Return the sign of a unit that several currencies share, if it has one."""
+    sign = re.match(r"[$¢]|dollar|rs\b", unit.name, re.I)
+    return sign[0] if sign else None
+
+
 def without_unit(name: str, quantity: Quantity) -> str:
     """Return a column's name in lower case without the unit that it states."""
     return re.sub(_FORMS[quantity], "", _plain(name)).strip(" []()").lower()
@@ -114,20 +138,26 @@ def _plain(text: str) -> str:
     return re.sub("GBp(?![a-zA-Z])", "GBX", re.sub(r"[\s_()]+", " ", text.replace("₂", "2"))).strip()
 
 
+def unknown_unit(unit: str, quantity: Quantity) -> ValueError:
+    """Return the error that a unit is none of those of a quantity."""
+    return ValueError(f"the unit {echo(unit)} is not known; read are {KNOWN[quantity]}")
+
+
 class Numbers:
     """Reader of the numbers of a column, which converts them into our unit; `UNKNOWN` watts are nan.
 
-    `stated` is True if the header or a value stated one, `_bare` once a value had none, and `currency` is
-    that of money, or empty. A header with an unknown unit is a ValueError that names place and column.
+    The header's is `unit` where more than its name tells. `stated` is True if it or a value stated one,
+    `_bare` once a value had none, and `currency` is that of money, or empty. A header with an unknown unit is
+    a ValueError that names place and column.
     """
 
-    def __init__(self, name: str, quantity: Quantity, place: str = ""):
+    def __init__(self, name: str, quantity: Quantity, place: str = "", unit: Unit | None = None):
         self.quantity, self._bare = quantity, False
         self._own: Unit | None = None  # that of the last value, where values state units
         with naming(f"{place}, column {echo(name)}"):
-            self._header = unit_in(name, quantity)
+            self._header = unit or unit_in(name, quantity)
             if self._header is None and (unknown := _unknown(name)):
-                raise self._refused(unknown)
+                raise unknown_unit(unknown, quantity)
         self.stated, self.currency = self._header is not None, self._header.currency if self._header else ""
 
     def __call__(self, text: str) -> float:
@@ -146,15 +176,19 @@ class Numbers:
             raise ValueError(f"{echo(told)} has a comma; write decimals and thousands as in 1234.5")
         own = unit_in(rest, self.quantity)
         if own is None or own.name.lower() != _plain(rest).lower():
-            raise self._refused(rest)
-        if header and header[:2] != own[:2]:
-            raise ValueError(f"{echo(told)} is in {own.name}, the header says {header.name}")
+            raise unknown_unit(rest, self.quantity)
+        try:
+            unit = together(header, own) or own
+        except ValueError as fault:
+            raise ValueError(f"{echo(told)}: {fault}") from None
         if header is None and self._bare:
             raise ValueError(f"{echo(told)} has a unit, others of its column have none")
-        if self.stated and own.currency != self.currency:
+        if self._own and unit.currency != self.currency:
             raise ValueError(f"{echo(told)} is in {own.currency or 'no currency'}, others in {self.currency}")
-        self.stated, self.currency, self._own = True, own.currency, own
-        return number_in(value[0]) * own.factor
+        if self._own and unit.per_nothing != self._own.per_nothing:
+            raise ValueError(f"{echo(told)} is in {own.name}, others in {self._own.name}")
+        self.stated, self.currency, self._own = True, unit.currency, unit
+        return number_in(value[0]) * unit.factor
 
     def tell(self, place: str) -> None:
         """Warn of what was assumed of the unit, and that numbers without one were taken for ours."""
@@ -162,17 +196,14 @@ class Numbers:
         if unit and unit.per_nothing:
             names_none = "the header names no energy" if self._header else "no value names an energy"
             told.append(f"{unit.name} per kWh, as {names_none}")
-        if unit and re.search(r"\btons?\b", unit.name):
+        if unit and re.search(r"\btons?\b", unit.name, re.I):
             told.append(f"{echo(unit.name)}: a ton is metric, 1,000 kg")
-        if unit and (sign := re.match(r"[$¢]|rs\b", unit.name)):
-            told.append(f"{sign[0]} is of {unit.currency}")
+        if unit and (sign := _sign(unit)):
+            told.append(f"{sign} is of {unit.currency}")
         if not self.stated:
             told.append(f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit")
         for one in told:
             notice(f"{place}: assumed: {one}")
-
-    def _refused(self, unit: str) -> ValueError:
-        return ValueError(f"the unit {echo(unit)} is not known; read are {KNOWN[self.quantity]}")
 
 
 def watts_column(names: Iterable[str], place: str) -> tuple[str, Numbers]:

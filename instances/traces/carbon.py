@@ -26,7 +26,7 @@ from wattsched.instances.units import S_PER_H
 from wattsched.reading.clocks import LOCAL, MS_PER_S, SECONDS, is_since_1970, moment_s, moments_s
 from wattsched.reading.inputs import echo, json_in, listed, naming, notice, number_in, read_text
 from wattsched.reading.tables import Row, rows_of, text_in
-from wattsched.reading.units import Numbers, Quantity, unit_in
+from wattsched.reading.units import Numbers, Quantity, together, unit_in
 from wattsched.topology.arrays import FloatArray
 
 MOST_PER_KWH, FAR = 1_000_000.0, 10.0
@@ -144,13 +144,14 @@ def read_carbon(
     with naming(path):
         clock, ends = clock_of(time_column)
     named = value_column != first.cells[value_column]
-    unit = columns.unit(first.cells)
-    own, beside = unit_in(value_column, quantity) if named else None, unit_in(unit, quantity)
-    if own and beside and own[:2] != beside[:2]:
-        told = f"the header says {own.name}, the column '{columns.units[-1]}' {beside.name}"
-        raise ValueError(f"{path}, line 1, column {echo(value_column)}: {told}")
-    usual = "" if own or unit else USUAL_UNITS.get((value_column.lower(), quantity), "")
-    read = Numbers(f"{value_column} {unit or usual}".strip() if named else "", quantity, f"{path}, line 1")
+    place = f"{path}, line 1, column {echo(value_column)}"
+    with naming(place):
+        beside = columns.unit(first.cells, quantity)
+        stated = together(unit_in(value_column, quantity) if named else None, beside)
+    usual, unit = USUAL_UNITS.get((value_column.lower(), quantity), ""), stated
+    with suppress(ValueError):
+        unit = together(unit_in(usual, quantity), stated)
+    read = Numbers(value_column if named else "", quantity, f"{path}, line 1", unit)
     least = 0.0 if quantity == "carbon" else -MOST_PER_KWH
     zones: set[bool] = set()
     kept, repeated, before = dict[float, int](), 0, first
@@ -167,8 +168,8 @@ def read_carbon(
         zones.add(zoned)
         if len(zones) > 1:
             raise row.fault(time_column, "times with and without a zone are mixed")
-        stated = row.cells[value_column].strip()
-        values.append(row.number(value_column, least, MOST_PER_KWH, read) if stated else math.nan)
+        known = row.cells[value_column].strip()
+        values.append(row.number(value_column, least, MOST_PER_KWH, read) if known else math.nan)
         for name in columns.units:
             if row.cells[name] != first.cells[name]:
                 raise row.fault(name, f"is not {echo(first.cells[name])}, as in the first row")
@@ -195,7 +196,7 @@ def read_carbon(
         notice(f"{path}: assumed: {told}")
     if time_column.lower() == "datum von":
         notice(f"{path}: assumed: the times of '{time_column}' are of {clock}, as SMARD's are")
-    if usual:
+    if usual and unit and (stated is None or unit[:2] != stated[:2]):
         notice(f"{source}: assumed: in {usual}, as {value_column} is published")
     _tell_steps(begin_s, step_s, source)
     read.tell(source)

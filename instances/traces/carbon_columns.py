@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
 from wattsched.reading.inputs import echo, listed, meant, notice
 from wattsched.reading.tables import tell_unread
-from wattsched.reading.units import Quantity, unit_in
+from wattsched.reading.units import Quantity, Unit, together, unit_in, unknown_unit, without_unit
 
 TIME_COLUMNS = (
     *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
@@ -45,11 +45,19 @@ class Columns(NamedTuple):
     zone: str = ""
     units: tuple[str, ...] = ()
 
-    def unit(self, cells: Mapping[str, str]) -> str:
-        """Return the unit that columns of a row state, with the currency that is known for a dollar sign."""
-        told = [cells[name].strip() for name in self.units]
-        known = told[0] if len(told) > 1 else USUAL_UNITS.get((self.value.lower(), "money"), "$")[:3]
-        return f"[{'/'.join(told).replace('$', known)}]" if any(told) else ""
+    def unit(self, cells: Mapping[str, str], quantity: Quantity) -> Unit | None:
+        """Return the unit that columns of a row state; a ValueError if it is unknown, or they contradict.
+
+        A column of energies, such as MWh, is of money per so much of it.
+        """
+        stated = None
+        for name in self.units:
+            if text := cells[name].strip():
+                money = unit_in(f"money per {re.sub('^(/|per )', '', text)}", quantity)
+                if (unit := unit_in(text, quantity) or money) is None:
+                    raise unknown_unit(text, quantity)
+                stated = together(stated, unit)
+        return stated
 
 
 def columns_of(
@@ -63,7 +71,8 @@ def columns_of(
     of = {name: re.sub(" ?(units?|currency)$", "", words) for name, words in plain.items()}
     others = [name for name in header if name not in (time, zone) and of[name] == plain[name]]
     value = _value_column(path, others, asked, quantity, may_lack=may_lack)
-    units = tuple(name for name in of if of[name] != plain[name] and of[name] in ("", plain[value]))
+    of_value = ("", plain[value], without_unit(value, quantity))
+    units = tuple(name for name in of if of[name] != plain[name] and of[name] in of_value)
     unread = (name for name in header if name not in (time, value, zone, *units))
     tell_unread(path, unread, f" for {'prices' if quantity == 'money' else 'carbon intensities'}")
     return Columns(time, value, zone, units)

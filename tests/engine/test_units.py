@@ -169,7 +169,7 @@ def test_an_energy_in_any_unit_is_the_same_joules(unit: str, value: float) -> No
         ("money", "per_mwh", ["1"], "the unit 'mwh' is not known"),
         ("carbon", "short tons/MWh", ["1"], "the unit 'tons/MWh' is not known"),
         ("carbon", "mg/kWh", ["1"], "the unit 'mg/kWh' is not known"),
-        ("carbon", "g/kWh", ["1 kg/kWh"], "'1 kg/kWh' is in kg/kwh, the header says g/kwh"),
+        ("carbon", "g/kWh", ["1 kg/kWh"], "'1 kg/kWh': the header says g/kWh, not kg/kWh"),
         ("carbon", "g_per_kwh", ["100", "-50"], "line 3, column 'g_per_kwh': must be at least 0, got -50"),
         ("money", "price", ["1 EUR/MWh", "2 USD/MWh"], "'2 USD/MWh' is in USD, others in EUR"),
         ("money", "price", ["1 EUR/MWh", "2"], "'2' has no unit, others of its column have"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,15 +125,27 @@ def test_a_header_tells_how_far_its_clock_is_from_utc(tmp_path: Path) -> None:
 def test_a_header_and_a_column_of_units_agree(tmp_path: Path) -> None:
     text = "time,co2 g/kWh,unit\n2026-11-02 01:00,300,{}\n"
     assert read_carbon(written(tmp_path, text.format("g/kWh"))).per_kwh.tolist() == [300.0]
-    with pytest.raises(
-        ValueError, match=r"column 'co2 g/kWh': the header says g/kwh, the column 'unit' lbs/mwh"
-    ):
+    with pytest.raises(ValueError, match=r"column 'co2 g/kWh': the header says g/kWh, not lbs/MWh"):
         read_carbon(written(tmp_path, text.format("lbs/MWh")))
 
 
 def test_a_currency_alone_is_told_to_be_per_kwh(tmp_path: Path) -> None:
-    with pytest.warns(NoticeWarning, match="assumed: eur per kWh, as the header names no energy"):
+    with pytest.warns(NoticeWarning, match="assumed: EUR per kWh, as the header names no energy"):
         read_carbon(written(tmp_path, "time,price (EUR)\n2026-11-02 01:00,80\n"), None, "money")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("time,price_eur_mwh,currency\n2026-11-02,80,GBP\n", "the header says eur mwh, not GBP"),
+        ("time,price [EUR/MWh]\n2026-11-02,80 GBP\n", "'80 GBP': the header says EUR/MWh, not GBP"),
+        ("time,price\n2026-11-02,8 EUR/MWh\n2026-11-03,8 EUR\n", "'8 EUR' is in EUR, others in EUR/MWh"),
+        ("time,price,unit\n2026-11-02,80,barrel\n", "the unit 'barrel' is not known"),
+    ],
+)
+def test_statements_of_a_unit_that_contradict_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        read_carbon(written(tmp_path, text), None, "money")
 
 
 @pytest.mark.parametrize(
@@ -150,6 +163,18 @@ def test_a_currency_alone_is_told_to_be_per_kwh(tmp_path: Path) -> None:
         ("time,price,currency,unit", "2025-04-02T00:00Z,80,AUD,MWh", "2025-04-02T00:00Z", 0.08, "AUD"),
         ("time,price,Unit,Currency", "2025-04-02T00:00Z,80,$/MWh,AUD", "2025-04-02T00:00Z", 0.08, "AUD"),
         ("time,price,currency", "2025-04-02T00:00Z,.08,SEK", "2025-04-02T00:00Z", 0.08, "SEK"),
+        ("time,RRP,currency", "2025-04-02T00:00Z,80,AUD", "2025-04-02T00:00Z", 0.08, "AUD"),
+        ("time,SpotPriceDKK,Currency", "2025-04-02T00:00Z,80,DKK", "2025-04-02T00:00Z", 0.08, "DKK"),
+        ("time,RRP,unit", "2025-04-02T00:00Z,80,EUR/kWh", "2025-04-02T00:00Z", 80.0, "EUR"),
+        ("time,price_eur,unit", "2025-04-02T00:00Z,80,MWh", "2025-04-02T00:00Z", 0.08, "EUR"),
+        ("time,price_eur,price_unit", "2025-04-02T00:00Z,80,per MWh", "2025-04-02T00:00Z", 0.08, "EUR"),
+        ("time,price_eur,unit", "2025-04-02T00:00Z,80,EUR/MWh", "2025-04-02T00:00Z", 0.08, "EUR"),
+        ("time,price_eur_mwh,currency", "2025-04-02T00:00Z,80,EUR", "2025-04-02T00:00Z", 0.08, "EUR"),
+        ("time,price per MWh,currency", "2025-04-02T00:00Z,80,EUR", "2025-04-02T00:00Z", 0.08, "EUR"),
+        ("time,price_ct_kwh,currency", "2025-04-02T00:00Z,8,EUR", "2025-04-02T00:00Z", 0.08, "EUR"),
+        ("time,price ($/MWh),currency", "2025-04-02T00:00Z,80,CAD", "2025-04-02T00:00Z", 0.08, "CAD"),
+        ("time,price [EUR/MWh]", "2025-04-02T00:00Z,80 EUR", "2025-04-02T00:00Z", 0.08, "EUR"),
+        ("time,price [EUR]", "2025-04-02T00:00Z,80 EUR/MWh", "2025-04-02T00:00Z", 0.08, "EUR"),
         ("time,RRP,unit", "2025-04-02T00:00Z,80,$/MWh", "2025-04-02T00:00Z", 0.08, "AUD"),
         ("time,MCP (Rs/MWh)", "2025-04-02T00:00Z,80", "2025-04-02T00:00Z", 0.08, "INR"),
         ("time,MCP (₹/MWh)", "2025-04-02T00:00Z,80", "2025-04-02T00:00Z", 0.08, "INR"),

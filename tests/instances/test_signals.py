@@ -160,7 +160,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, limit: dict[str, Any], words: st
     ("text", "words"),
     [
         ("from,power_w,power_kw\n2026-07-01T15:00Z,,70\n", "column 'power_kw': is not read"),
-        ("from,power_kw\n2026-07-01T15:00Z,70 MW\n", "column 'power_kw': '70 MW' is in MW, the header"),
+        ("from,power_kw\n2026-07-01T15:00Z,70 MW\n", "column 'power_kw': '70 MW': the header says"),
         ("from;to\n2026-07-01T15:00Z;\n", "needs either 'power_w' or 'share'"),
         ("from,power_kva\n2026-07-01T15:00Z,70\n", "column 'power_kva': is not read"),
         ("from;power_w\n2026-07-01T15:00Z;2,400\n", "'2,400' may be thousands"),
