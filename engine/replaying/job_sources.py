@@ -17,8 +17,7 @@ from wattsched.instances.errors import InputError, NoticeWarning, naming, requir
 from wattsched.instances.io import read_json
 from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.job_lists import first_arrival
-from wattsched.instances.traces.recorded import grown, using_gpus
-from wattsched.instances.traces.snapshot import MOST_GPUS
+from wattsched.instances.traces.recorded import MOST_GPUS, grown, using_gpus
 from wattsched.instances.units import S_PER_DAY
 from wattsched.perfmodels.profile import CATALOGUE, Profile, Profiles
 from wattsched.perfmodels.profile_errors import with_errors

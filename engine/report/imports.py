@@ -78,7 +78,7 @@ def overfull(
 
     Jobs start when they have waited. `clock` is the date of second 0; `nodes` are the names of each job's.
     """
-    start_s = np.array([job.submitted_s + (job.waited_s or 0.0) for job in jobs])
+    start_s = np.array([job.started_s for job in jobs])
     end_s = start_s + [job.duration_s for job in jobs]
     found = defaultdict[str, list[tuple[float, str]]](list)
     for (of, name), there, held in _held(jobs, cluster, nodes or [()] * len(jobs)):

@@ -287,10 +287,6 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob], 
     if measured := sum(job.power_w is not None for job in using):
         told.append(f"not used: watts, told of {measured:,} of {len(using):,} jobs; draws are the models'")
     told += _doubtful_units(using)
-    limits_s = [job.time_limit_s for job in using if job.time_limit_s is not None]
-    if 0 < len(limits_s) < len(using):
-        of = f"{len(using) - len(limits_s):,} of {len(using):,} jobs have no time_limit"
-        told.append(f"assumed: {of}; theirs is the longest, {max(limits_s):,.0f} s")
     if late := sum(job.duration_s > (job.time_limit_s or job.duration_s) for job in using):
         told.append(f"doubtful: {late:,} of {len(using):,} jobs ran longer than their time_limit")
     for line in told:

@@ -9,6 +9,9 @@ import numpy as np
 
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 
+MOST_GPUS = 64
+"""No job grows beyond this."""
+
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
@@ -50,6 +53,25 @@ class TraceJob:
     min_gpus: int | None = None
     max_gpus: int | None = None
 
+    @property
+    def started_s(self) -> float:
+        """Time of its start; of its arrival where the trace does not tell how long it waited."""
+        return self.submitted_s + (self.waited_s or 0.0)
+
+    @property
+    def ended_s(self) -> float:
+        """Time of its end."""
+        return self.started_s + self.duration_s
+
+    def bounds(self, gpus: int, elasticity: int) -> tuple[int, int]:
+        """Fewest and most GPUs that it may use if it begins with so many.
+
+        Its own bounds, or else a part and a multiple of its GPUs, at most `MOST_GPUS`.
+        """
+        if self.min_gpus or self.max_gpus:
+            return min(self.min_gpus or gpus, gpus), max(self.max_gpus or gpus, gpus)
+        return max(1, gpus // elasticity), min(elasticity * gpus, MOST_GPUS)
+
 
 def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:
     """Jobs that use a GPU for some time; a ValueError if there is none."""
@@ -83,10 +105,10 @@ def grown(jobs: Sequence[TraceJob], part: float, seed: int) -> list[TraceJob]:
 
 
 def busiest_s(jobs: Iterable[TraceJob]) -> float:
-    """First full hour of the trace's clock at which most GPUs are asked for, if nobody queued."""
+    """First full hour of the trace's clock at which jobs that are in the system ask for most GPUs."""
     jobs = list(jobs)
     starts = np.array([job.submitted_s for job in jobs])
-    ends = starts + np.array([job.duration_s for job in jobs])
+    ends = np.array([job.ended_s for job in jobs])
     gpus = np.array([job.gpus for job in jobs])
     # Demand can only have grown at the first full hour after a job's submission.
     grown = np.unique(np.ceil(starts / S_PER_H))

@@ -23,8 +23,8 @@ from wattsched.topology.buddy import Occupancy, block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 
-MOST_GPUS = 64
-"""No job grows beyond this."""
+_ELASTICITY = 4
+"""Of jobs without bounds: from a part of the GPUs that were asked for to so many times as many."""
 
 
 def round_at(
@@ -41,9 +41,10 @@ def round_at(
 ) -> Instance:
     """Scheduling round of the jobs that are in the system at one moment.
 
-    These are the jobs with submission <= at < submission + duration, as if nobody had queued. In the order of
-    submission, each that still fits runs now, on the GPUs that its user asked for; the others wait. What a
-    trace does not tell is filled in as `first_come_round` says.
+    These are the jobs that have arrived and not ended, after their waits where the trace tells them and else
+    as if nobody had queued. In the order of their starts, each that still fits runs now, on the GPUs that its
+    user asked for; the others wait, and those that had not started. What a trace does not tell is filled in
+    as `first_come_round` says.
 
     Parameters
     ----------
@@ -65,13 +66,14 @@ def round_at(
         require_known("at", at, ("busiest",))
     moment = busiest_s(jobs) if isinstance(at, str) else float(at)
     require_range(np.isfinite(moment), "at", "finite", at)
-    here = [j for j in jobs if j.submitted_s <= moment < j.submitted_s + j.duration_s]
+    here = [job for job in jobs if job.submitted_s <= moment < job.ended_s]
     if not here:
         raise ValueError(f"no job is in the system {moment:g} s after the start of the trace")
-    here.sort(key=lambda j: (j.submitted_s, j.name))
+    here.sort(key=lambda job: (job.started_s > moment, job.started_s, job.submitted_s, job.name))
     return first_come_round(
-        [replace(j, duration_s=j.submitted_s + j.duration_s - moment) for j in here],
+        [replace(job, duration_s=job.ended_s - max(moment, job.started_s)) for job in here],
         homogeneous_cluster() if cluster is None else cluster,
+        started=sum(job.started_s <= moment for job in here),
         seed=seed,
         restart_s=restart_s,
         power_fraction=power_fraction,
@@ -85,6 +87,7 @@ def first_come_round(
     queue: Sequence[TraceJob],
     cluster: Cluster,
     *,
+    started: int | None = None,
     seed: int = 0,
     restart_s: float = 30.0,
     power_fraction: float | None = None,
@@ -95,16 +98,18 @@ def first_come_round(
     """Scheduling round of a queue that was served first come, first served so far.
 
     Each job trains a model of the catalogue (`starts_of`). Its remaining work is its remaining seconds times
-    the model's rate on these GPUs, of the cluster's reference type. It may use from a quarter of what was
-    asked for to four times as much, at most 64 GPUs. A count that profiles or blocks do not reach is cut to
-    their largest. If no model of the catalogue runs on the cluster, or one that a job names does not, it is a
-    ValueError.
+    the model's rate on these GPUs, of the cluster's reference type. It may use as many GPUs as its bounds
+    allow; without any from a quarter of what was asked for to four times as much, at most 64. A count that
+    profiles or blocks do not reach is cut to their largest. If no model of the catalogue runs on the cluster,
+    or one that a job names does not, it is a ValueError.
 
     Parameters
     ----------
     queue : sequence of TraceJob
-        In the order of arrival, with the seconds that remain of each.
+        In the order of service, with the seconds that remain of each.
     cluster : Cluster
+    started : int, optional
+        So many of the queue have started, as far as they fit, and the others wait (default: all).
     seed : int
         Of the choice of models.
     restart_s : float
@@ -115,17 +120,18 @@ def first_come_round(
     pools = pools_of(cluster)
     roster = Roster(cluster, pools)
     starts = starts_of(roster, queue, seed)
-    placed = _serve(pools, roster, [job.name for job in queue], starts)
+    placed = _serve(pools, roster, [job.name for job in queue[:started]], starts[:started])
     jobs = []
     for job, start in zip(queue, starts, strict=True):
         powers_only = start.gpus & (start.gpus - 1) == 0
+        least, most = job.bounds(start.gpus, _ELASTICITY)
         jobs.append(
             Job(
                 name=job.name,
                 model=start.model,
                 remaining_work=float(f"{job.duration_s * start.rate:.6g}"),
-                min_gpus=max(1, start.gpus // 4),
-                max_gpus=min(4 * start.gpus, MOST_GPUS),
+                min_gpus=least,
+                max_gpus=most,
                 gpu_counts=None if powers_only else roster.of_type(job.gpu_type).counts_with(start),
                 batch_sizes=roster.of_type(job.gpu_type).batches_with(start),
                 restart_s=restart_s,

@@ -14,6 +14,7 @@ import numpy as np
 
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.durations import Durations
+from wattsched.reading.inputs import notice
 from wattsched.replay.jobs.trace import Trace
 from wattsched.report.replays import EXACT
 from wattsched.topology.arrays import FloatArray, IntArray, alike
@@ -70,7 +71,11 @@ class Limits:
             told = "no job that is replayed has one" if stated else "a list that tells work has none"
             raise ValueError(f"knows: 'limit' needs time limits, and {told}")
         earlier = [job.time_limit_s or np.nan for job in trace.history]
-        return cls(np.nan_to_num(stated, nan=float(np.nanmax([*stated, *earlier]))))
+        longest_s = float(np.nanmax([*stated, *earlier]))
+        if without := np.count_nonzero(np.isnan(stated)):
+            of = f"{without:,} of {len(stated):,} jobs have no time limit"
+            notice(f"assumed: {of}; theirs is the longest, {longest_s:,.0f} s")
+        return cls(np.nan_to_num(stated, nan=longest_s))
 
     def left_s(self, jobs: IntArray, age_s: FloatArray, time_s: float) -> FloatArray:
         """Return the rest of each job's limit."""
@@ -107,9 +112,7 @@ class _Runs:
         numbers = [np.unique(np.array(column, dtype=object), return_inverse=True)[1] for column in texts]
         gpus, limit_s = np.array([(run.gpus, run.time_limit_s or np.inf) for run in runs]).reshape(-1, 2).T
         return cls(
-            begin_s=np.append(
-                [run.submitted_s + (run.waited_s or 0.0) for run in trace.history], trace.arrival_s
-            ),
+            begin_s=np.append([run.started_s for run in trace.history], trace.arrival_s),
             duration_s=np.array([run.duration_s for run in runs]),
             groups=tuple(
                 alike(columns)[1] for columns in ([gpus], [gpus, numbers[0]], [gpus, *numbers, limit_s])

@@ -20,7 +20,6 @@ from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.validity import why_no_option
 from wattsched.instances.traces.recorded import TraceJob, using_gpus
 from wattsched.instances.traces.roster import Roster, Start, starts_of
-from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.perfmodels.profile import CATALOGUE, Profile, Profiles
 from wattsched.report.wording import count
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike, least_by
@@ -315,9 +314,7 @@ def is_plain(job: TraceJob) -> bool:
 def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int, *, plain: bool) -> Job:
     """Job that does what a recorded one did, if it begins as that did."""
     powers_only = start.gpus & (start.gpus - 1) == 0
-    least, most = max(1, start.gpus // elasticity), min(elasticity * start.gpus, MOST_GPUS)
-    if job.min_gpus or job.max_gpus:
-        least, most = min(job.min_gpus or start.gpus, start.gpus), max(job.max_gpus or start.gpus, start.gpus)
+    least, most = job.bounds(start.gpus, elasticity)
     return Job(
         name=job.name,
         model=start.model,

@@ -116,6 +116,23 @@ def test_a_moment_has_the_jobs_between_submission_and_end() -> None:
         round_at(trace[2:], 0)
 
 
+def test_jobs_that_waited_run_from_their_start_within_their_bounds() -> None:
+    trace = [
+        TraceJob("first", 0, 7200, 4, model="bert", waited_s=0, min_gpus=4, max_gpus=4),
+        TraceJob("second", 1800, 3600, 8, model="bert", waited_s=5400, min_gpus=2),
+    ]
+    assert [(job.started_s, job.ended_s) for job in trace] == [(0, 7200), (7200, 10_800)]
+    cluster = homogeneous_cluster(1)
+    whole = {job.name: job.remaining_work for job in round_at(trace, 1800, cluster).jobs}
+    for moment, left in ((3600, {"first": 2 / 3, "second": 1.0}), (9000, {"second": 0.5})):
+        jobs = round_at(trace, moment, cluster).jobs
+        running = {job.name for job in jobs if job.current}
+        assert running == ({"first"} if moment < 7200 else {"second"})
+        for job in jobs:
+            assert job.remaining_work == pytest.approx(left[job.name] * whole[job.name], rel=1e-5)
+            assert (job.min_gpus, job.max_gpus) == {"first": (4, 4), "second": (2, 8)}[job.name]
+
+
 times = st.integers(0, 40_000)
 
 
