@@ -12,7 +12,7 @@ from typing import NamedTuple
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.errors import naming, require_known, require_range
 from wattsched.instances.gpu_names import stated_gpu_type
-from wattsched.reading.inputs import listed
+from wattsched.reading.inputs import listed, notice
 from wattsched.replaying.price_sheet import PriceSheet
 from wattsched.topology.cluster import Cluster, Node
 from wattsched.topology.pools import pools_of
@@ -91,6 +91,8 @@ class Site:
         every = [nodes.get(pool, [n]) for pool, n in there.items()]
         many = prod(map(len, every)) * len(caps_w)
         require_range(many <= MOST, "nodes", f"{MOST:,} candidates at most, caps included", f"{many:,}")
+        if all(0 in counts for counts in every):
+            notice("left out: the candidate without nodes")
         for counts in product(*every):
             yield from (Candidate(counts, power_w) for power_w in caps_w if any(counts))
 

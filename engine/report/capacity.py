@@ -129,16 +129,17 @@ def reasons_against(plan: CapacityPlan) -> list[str]:
 def tables_of(plan: CapacityPlan) -> list[Told]:
     """Tables of the candidates that cost least, of what makes the costs, and of what more would save."""
     columns = ["", ">cost a year", ">at least", ">completion", ""]
+    able = [one for one in plan.options if not one.why]
+    in_time = [one for one in able[:SHOWN] if one.estimate < math.inf]
     rows = [
         [
             one.words(),
-            plan.money(one.cost.mean) if one.cost else f"about {plan.money(one.estimate)}",
-            plan.money(one.bound),
+            _costs(plan, one),
+            "" if one.bound == math.inf else plan.money(one.bound),
             "" if one.mean_completion_s is None else duration(one.mean_completion_s),
             f"{one.status} ({one.seeds})" if one.seeds else one.status,
         ]
-        for one in plan.options[:SHOWN]
-        if not one.why and one.estimate < math.inf
+        for one in in_time or able[:SHOWN]
     ]
     tally = Counter(one.status for one in plan.options)
     note = f"{', '.join(f'{n:,} {status}' for status, n in tally.items())}; at least: under any schedule"
@@ -153,3 +154,10 @@ def tables_of(plan: CapacityPlan) -> list[Told]:
         more = [[f"1 {name}", plan.money(amount)] for name, amount in plan.worth.items()]
         tables.append(("One more lowers the bound by", "a year, beside its own cost", ["", ">money"], more))
     return tables
+
+
+def _costs(plan: CapacityPlan, one: Option) -> str:
+    """Say what a candidate costs, if jobs are in time there."""
+    if one.estimate == math.inf:
+        return "too late"
+    return plan.money(one.cost.mean) if one.cost else f"about {plan.money(one.estimate)}"

@@ -111,7 +111,9 @@ def test_what_no_candidate_reaches_is_said(source: JobSource) -> None:
     plan = planned(source, sheet(most_mean_h=0.01), nodes={"V100": [1, 2]}, caps_w=[2000.0])
     assert plan.best is None
     assert verdict(plan) == "no candidate has a mean completion time of 0.01 h or less"
-    assert tables_of(plan)[1][3]
+    (_, _, _, candidates), (_, _, _, costs), *_ = tables_of(plan)
+    assert costs
+    assert [row[1] for row in candidates] == ["too late"] * 2
     assert json.loads(json.dumps(plan.as_dict(), allow_nan=False))["best"] is None
 
 
