@@ -37,7 +37,8 @@ _FEW_LEVELS, _LEVELS = 200, 1_000
 # With more columns in question a good plan is looked for first, to rule columns out.
 _MANY = 200
 _SINGLE = 2e-6
-# More partial plans are not followed.
+# Up to so many partial plans are not compared with each other; more are not followed.
+_FEW_LABELS = 100
 _MOST_LABELS = 20_000
 # Steps for prices of the rows, and what of the way to a plan that is known each aims at.
 _STEPS, _SHARE = 40, 0.3
@@ -93,15 +94,20 @@ class Block:
             return 0.0, plan
         places, ceiling = self._in_question(places, reduced, prices, -known)
         if len(places) > _MANY:
-            cost, plan = self._good(places, reduced)
+            cost, plan = self._good(places, reduced, prices)
             known = min(known, cost)
             places, ceiling = self._in_question(places, reduced, prices, -known)
         level = np.floor(self.uses[-1, places] * _LEVELS * (1.0 - _ROUNDING))
         most, best = _Table(self, places, -reduced[places], level, _LEVELS).exactly(-known)
         return -min(most, ceiling), best if len(best) else plan
 
-    def _good(self, places: IntArray, reduced: FloatArray) -> tuple[float, IntArray]:
-        """Reduced cost and places of a plan that costs little: uses of the last row are rounded up."""
+    def _good(self, places: IntArray, reduced: FloatArray, prices: FloatArray) -> tuple[float, IntArray]:
+        """Reduced cost and places of a plan that costs little, of those worth most at prices of the rows.
+
+        Uses of the last row are rounded up.
+        """
+        left = -reduced[places] - prices @ self.uses[:, places]
+        places = np.sort(places[np.argsort(-left, kind="stable")[:_MANY]])
         level = np.ceil(self.uses[-1, places] * _FEW_LEVELS - _ROUNDING)
         return _Table(self, places, -reduced[places], level, _FEW_LEVELS).best()
 
@@ -203,7 +209,7 @@ class _Table:
             fits &= gains + after[states, np.maximum(self._levels - level, 0)] >= known
             column, parent = np.nonzero(fits)
             state, used, gained = states[fits], uses[fits], gains[fits]
-            keep = _unbeaten(state, used, gained)
+            keep = _unbeaten(state, used, gained) if len(state) > _FEW_LABELS else np.arange(len(state))
             state, used, gained = state[keep], used[keep], gained[keep]
             steps.append((parent[keep], np.append(-1, self._places[first:end])[column[keep]]))
             if not 0 < len(state) <= _MOST_LABELS:
