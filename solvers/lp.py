@@ -44,6 +44,8 @@ _LEAST_ENTRY = 1e-12
 _LEAST_RANGE = 1e-6
 # The LP relaxation of a program with few columns is solved before presolve would be done.
 _SMALL = 5_000
+# A rule of HiGHS 1.13.1 that loses the optimum of some programs whose integer columns are not all binary.
+_AGGREGATOR = 1 << 12
 # With so many columns to a row, HiGHS's presolve may compare pairs of them for minutes, whatever the limit.
 _WIDE = 250
 
@@ -194,6 +196,7 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
         "primal_feasibility_tolerance": VIOLATION,
         "dual_feasibility_tolerance": VIOLATION,
         "presolve": "off" if _without_presolve(lp, integer) else None,
+        "presolve_rule_off": _AGGREGATOR if (lp.upper - lp.lower)[integer].max(initial=0.0) > 1.0 else None,
         "mip_max_nodes": limits.nodes,
         "time_limit": timer.remaining_s(),
     }

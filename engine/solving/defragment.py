@@ -113,7 +113,7 @@ def _size_wanted(known: RoundJobs, size: int, count: int, pools: Sequence[str]) 
     gpus = {pool.name: size for pool, n, room in zip(named, taken.tolist(), most, strict=True) if n <= room}
     if not gpus:
         raise ValueError(f"size: no pool has room for {size} GPUs, the largest has it for {max(most)}")
-    name = f"{size} GPUs"
+    name = f"{size} GPU{'s' * (size > 1)}"
     return Wanted(name=f"another {name}" if name in known.jobs.place else name, count=count, gpus=gpus)
 
 

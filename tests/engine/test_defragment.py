@@ -68,8 +68,10 @@ def test_a_waiting_job_goes_to_the_pool_with_fewest_moves(
     assert not rearrangement_faults(instance, found)
 
 
-def of_nodes(held: Mapping[str, tuple[str, list[int]]], n_nodes: int = 2, **more: Any) -> Instance:
-    """A round on nodes of 8 GPUs; jobs in capitals stay, and `more` jobs wait, with their GPU counts."""
+def of_nodes(
+    held: Mapping[str, tuple[str, list[int]]], n_nodes: int = 2, per_node: int = 8, **more: Any
+) -> Instance:
+    """A round on nodes of so many GPUs; jobs in capitals stay, `more` jobs wait, with their GPU counts."""
 
     def job(name: str, counts: list[int]) -> dict[str, Any]:
         rows = {"pool": ["A"] * len(counts), "power_w": [1.0] * len(counts), "rate": [1.0] * len(counts)}
@@ -79,7 +81,7 @@ def of_nodes(held: Mapping[str, tuple[str, list[int]]], n_nodes: int = 2, **more
     for name, (node, gpus) in held.items():
         current = {"gpus": len(gpus), "pool": "A", "nodes": {node: gpus}}
         jobs.append(job(name, [len(gpus)]) | {"current": current})
-    nodes = [{"name": f"n{i}", "gpu_type": "A", "gpus": 8} for i in range(n_nodes)]
+    nodes = [{"name": f"n{i}", "gpu_type": "A", "gpus": per_node} for i in range(n_nodes)]
     cluster = {"gpu_types": {"A": {"idle_power_w": 50}}, "nodes": nodes, "capacity": "nodes"}
     return Instance.model_validate({"cluster": cluster, "jobs": jobs})
 
@@ -106,6 +108,20 @@ def test_waiting_jobs_fit_at_their_smallest_size() -> None:
 def test_nothing_moves_where_there_is_room() -> None:
     found = defragment(of_nodes(SWAP), size=1, count=2)
     assert (found.reason, found.moves, found.bound, found.steps) == ("optimal", 0, 0, [])
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([1, 1, 1, 2])), max_size=12), st.integers(3, 4))
+def test_nothing_moves_where_a_gpu_is_free(running: list[tuple[int, int]], n_nodes: int) -> None:
+    """HiGHS' aggregator has lost the optimum of such programs, whose integers are not binary."""
+    held, begin = dict[str, tuple[str, list[int]]](), [0] * 4
+    for number, (node, gpus) in enumerate(running):
+        if node < n_nodes and begin[node] + gpus <= 4:
+            held[f"j{number}"] = (f"n{node}", [*range(begin[node], begin[node] + gpus)])
+            begin[node] += gpus
+    assume(sum(begin) < 4 * n_nodes)
+    found = defragment(of_nodes(held, n_nodes, per_node=4), size=1)
+    assert (found.reason, found.moves) == ("optimal", 0)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from scipy.optimize import linprog
 
 from tests.strategies.effort import examples
+from wattsched.formulations.program import Block, ProgramBuilder
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import with_choice_rows
@@ -117,3 +118,26 @@ def test_coefficients_that_highs_would_take_for_nothing_count():
     solution = highs.solve(program, Limits(gap=0.0))
     assert solution.termination.reason == "optimal"
     assert solution.objective == pytest.approx(-2.2e-6)
+
+
+def test_whole_numbers_that_are_not_binary_keep_their_optimum():
+    """Nothing moves, c5 = 0, where c4 = c3 = 0 = c6; HiGHS 1.13.1 says 1 with its aggregator."""
+    rows = [
+        ({0: 1, 1: -1}, -np.inf, 0),
+        ({1: 1, 2: -1}, -np.inf, 0),
+        ({2: 1, 3: -1, 4: -1}, -np.inf, 0),
+        ({3: 1, 5: -1, 6: -1}, -np.inf, 0),
+        ({4: 1, 5: 1}, -np.inf, 2),
+        ({6: 1}, -np.inf, 1),
+        ({0: 1, 1: 1, 2: 1, 3: 1, 5: -1, 7: -1}, 0, np.inf),
+        ({7: 1}, 1, 1),
+    ]
+    builder = ProgramBuilder()
+    cost = np.zeros(8)
+    cost[5] = 1.0
+    upper = np.append(np.full(7, 12.0), 1.0)
+    columns = builder.columns(Block("c", 8), cost=cost, upper=upper, integer=True)
+    for number, (entries, least, most) in enumerate(rows):
+        builder.row(f"r{number}", columns[list(entries)], [*entries.values()], lower=least, upper=most)
+    solution = highs.solve(builder.program(), Limits(gap=0.0))
+    assert (solution.objective, solution.termination.reason) == (0.0, "optimal")
