@@ -143,9 +143,12 @@ def offer(
         events.setdefault(_slots(horizon, at_s, lasting), []).append(lasting)
     if signal is not None:
         asked, horizon = horizon, horizon.under(signal, start)
+        edges_s = begin_s + horizon.begin_s
         for wish in wished:
             granted = asked.under(signal.granting(wish), start)
-            if slots := _lower(granted, horizon):
+            if _is_lower(granted, horizon):
+                first_slot = int(np.searchsorted(edges_s[1:], wish.begin.timestamp(), side="right"))
+                slots = range(first_slot, int(np.searchsorted(edges_s[:-1], wish.end_s)))
                 wishes.append((wish, granted, slots))
         require_range(bool(wishes), "signal", "one with a wish below its firm limits in the horizon", "none")
     options.setdefault("conflict", 0.0)
@@ -206,8 +209,8 @@ def offer(
         calls_left = len(wishes)
         for wish, granted, slots in wishes:
             result = plan(granted, first)
-            edges_s = begin_s + horizon.begin_s[slots.start : slots.stop + 1]
-            part = np.diff(edges_s.clip(wish.begin.timestamp(), wish.end_s)) / horizon.lengths_s[slots]
+            own_s = edges_s[slots.start : slots.stop + 1]
+            part = np.diff(own_s.clip(wish.begin.timestamp(), wish.end_s)) / horizon.lengths_s[slots]
             cuts.append(against_first(slots, result, max(map(_proven, (first, result))), part, wish=wish))
     about = {name: getattr(horizon, name) for name in ("objective", "slot_s", "currency")}
     weight = sum(job.weight for job in horizon.jobs)
@@ -225,14 +228,13 @@ def _slots(horizon: ShiftingInstance, at_s: float, lasts_s: float) -> range:
     return range(first, int(np.searchsorted(horizon.begin_s, (at_s + lasts_s) * (1 - ROUNDING))))
 
 
-def _lower(one: ShiftingInstance, other: ShiftingInstance) -> range:
-    """Slots from the first to the last in which a cap of an instance is below that of another."""
+def _is_lower(one: ShiftingInstance, other: ShiftingInstance) -> bool:
+    """True if a cap of an instance is below that of another in some slot."""
     caps = caps_of(other)
-    lower = [
-        watts < (caps[name][1] if name in caps else LARGEST) for name, (_, watts, _) in caps_of(one).items()
-    ]
-    slots = np.flatnonzero(np.any(lower, axis=0)).tolist() if lower else []
-    return range(slots[0], slots[-1] + 1) if slots else range(0)
+    return any(
+        bool(np.any(watts < (caps[name][1] if name in caps else LARGEST)))
+        for name, (_, watts, _) in caps_of(one).items()
+    )
 
 
 def _proven(result: Result) -> float:

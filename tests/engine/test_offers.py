@@ -145,6 +145,28 @@ def test_a_wish_within_slots_is_paid_for_its_own_time(begin: str, end: str, part
     assert cut.not_drawn_j == pytest.approx(0.4 * 3.6e6 * sum(parts))
 
 
+def test_a_wish_is_paid_for_all_of_its_time_also_under_lower_firm_limits() -> None:
+    """By hand: without the wish both are slow, .6 kWh, then fast, .5; with it one is fast, .7 and .35 kWh."""
+    options = {"gpus": [2, 2], "pool": ["a", "a"], "power_w": [300, 600], "rate": [0.6, 1.0]}
+    jobs = [{"name": name, "options": "t", "remaining_work": 7200} for name in "xy"]
+    site = {
+        "problem": "shifting",
+        "name": "two",
+        "slots": 5,
+        "slot_s": [3600, 3600, 1800, 1800, 3600],
+        "pools": {"a": {"gpus": 4, "idle_power_w": 50}},
+        "tables": {"t": options | {"power_limit_w": [150, 300]}},
+        "jobs": jobs,
+    }
+    firm = {"from": "2026-07-14T13:00Z", "to": "2026-07-14T14:00Z", "power_w": 700.0}
+    wish = {"from": "2026-07-14T13:00Z", "to": "2026-07-14T14:30Z", "power_w": 800.0, "worth_per_kwh": 1.0}
+    signal = Signal.model_validate({"power_w": 1200.0, "limits": [firm, wish]})
+    instance = ShiftingInstance.model_validate(site)
+    [cut] = wattsched.offer(instance, signal=signal, start=START, gap=SAME).cuts
+    assert (cut.first_slot, cut.slots) == (1, 2)
+    assert cut.not_drawn_j == pytest.approx(0.05 * 3.6e6)
+
+
 def test_slots_are_split_where_a_wish_begins_and_ends() -> None:
     """Half the watts for five quarters of an hour, in slots of an hour: as long later as half of that."""
     wish = {"from": "2026-07-14T13:15Z", "to": "2026-07-14T14:30Z", "power_w": 450.0, "worth_per_kwh": 1.0}
