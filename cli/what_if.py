@@ -87,7 +87,9 @@ def command(
     options = {"solver": solver, **vars(limits)}
     with sourced(shown(file)), refusing(), progress(f"deciding {instance.name}"), stray_output_to_stderr():
         if sweep is None:
-            pools = dict(_pair("--gpus", text, "POOL=CHANGE, such as A100=-8") for text in gpus)
+            pairs = [_pair("--gpus", text, "POOL=CHANGE, such as A100=-8") for text in gpus]
+            if len(pools := dict(pairs)) < len(pairs):
+                raise BadInput(f"--gpus: one change for each pool, got {', '.join(map(shown, gpus))}")
             answer = late("solving.what_if:what_if")(instance, changes, gpus=pools, remove=remove, **options)
         else:
             answer = late("solving.what_if:sweep")(instance, *_values(sweep), **options)

@@ -59,6 +59,8 @@ def change(member: Any) -> str:
     """Say which value would do, and by how much it differs; empty for a demand that is made or not."""
     if member.needed is None or member.value is None:
         return ""
+    if member.needed == 0 < member.value and not member.unit:
+        return "only none is enough"
     needed, more = amount(member.needed, member.unit), member.needed - member.value
     by = f"{amount(abs(more), member.unit)} {'more' if more > 0 else 'less'}"
     short = member.value if member.insufficient is None else member.insufficient

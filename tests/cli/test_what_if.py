@@ -40,6 +40,7 @@ def test_bad_changes_are_one_line(run, write):
     for arguments, told in (
         (["--power-w", "two"], "power_w: 'two' is no change"),
         (["--gpus", "A"], "--gpus: 'A' is not POOL=CHANGE"),
+        (["--gpus", "A=-1", "--gpus", "A=+2"], "--gpus: one change for each pool, got A=-1, A=+2"),
         (["--sweep", "power_w=1:2"], "--sweep: 'power_w=1:2' is not NAME=FROM:TO:STEP"),
         (["--sweep", "power_w=2:1:1"], "must go up by steps above 0"),
         (["--sweep", "power_w=1:900:1"], "to 200 values at most"),
