@@ -75,10 +75,12 @@ class Block:
         """Number of copies of the block."""
         return len(self.columns)
 
-    def cheapest(self, reduced: FloatArray, prices: FloatArray, known: float) -> tuple[float, IntArray]:
+    def cheapest(
+        self, reduced: FloatArray, prices: FloatArray, known: float, *, exact: bool = True
+    ) -> tuple[float, IntArray]:
         """Lower bound on the reduced cost of plans, and the places in the block that a cheapest one takes.
 
-        Where there are very many partial plans, it may cost more than the bound.
+        Where there are very many partial plans, or it is not to be `exact`, it may cost more than the bound.
 
         Parameters
         ----------
@@ -93,8 +95,10 @@ class Block:
         if len(places) == 0:
             return 0.0, plan
         places, ceiling = self._in_question(places, reduced, prices, -known)
-        if len(places) > _MANY:
+        if len(places) > _MANY or (not exact and len(places)):
             cost, plan = self._good(places, reduced, prices)
+            if not exact:
+                return -ceiling, plan
             known = min(known, cost)
             places, ceiling = self._in_question(places, reduced, prices, -known)
         level = np.floor(self.uses[-1, places] * _LEVELS * (1.0 - _ROUNDING))

@@ -38,8 +38,8 @@ _DIVE_EVERY = 5
 _NEARLY, _FIXED = 0.9, 12
 # Share of the time that is left for a dive.
 _DIVE_SHARE = 0.7
-# Blocks whose plans are freed together.
-_FREED = 3
+# Blocks whose plans are freed together, and how often before the first node if its prices are not the best.
+_FREED, _BETTERED = 3, 8
 # Splits that are compared, and the least that a side counts for, of what there is to gain.
 _CANDIDATES = 5
 _LEAST_GAIN = 1e-3
@@ -98,7 +98,11 @@ class Decomposition:
         started, _ = self._master.relax(root, self._prices, search.bound_asked(), timer)
         self._prices, self._tree = started, [self._leaf(started)]
         search.raise_bound(started.bound)
-        self._dive(root, started)
+        # Without the time for good prices there is none for the best plans, either; few of them are bettered.
+        converged = not timer.over()
+        self._dive(root, started, exact=converged)
+        for _ in range(0 if converged else _BETTERED):
+            self._free_some()
         self._open(0, root, started, started.bound)
         for number in count(1):
             search.raise_bound(self._bound())
@@ -110,8 +114,7 @@ class Decomposition:
             self._prices = node.prices
             if number % _DIVE_EVERY == 0:
                 self._dive(node.case, node.prices)
-            if search.x is not None:
-                self._free_some(search.x)
+            self._free_some()
             if node.bound < search.bound_asked():
                 self._split(node)
             else:
@@ -213,7 +216,7 @@ class Decomposition:
         found.sort(key=lambda one: -one[0])
         return [columns for _, columns in found[:_CANDIDATES]]
 
-    def _dive(self, case: Subproblem, prices: MasterPrices) -> None:
+    def _dive(self, case: Subproblem, prices: MasterPrices, *, exact: bool = True) -> None:
         """Fix plans that are nearly taken, and generate others for what is left, until all is decided.
 
         It ends early where nothing in the case seems better than the best point, or without time.
@@ -221,7 +224,7 @@ class Decomposition:
         master, search, optimum = self._master, self._search, None
         left_s, began_s = self.timer.remaining_s(), self.timer.elapsed_s()
         for steps in count(1):
-            prices, found = master.relax(case, prices, np.inf, self.timer, _ROUNDS, _AROUND)
+            prices, found = master.relax(case, prices, np.inf, self.timer, _ROUNDS, _AROUND, exact=exact)
             optimum = found or optimum
             most = 1.0 / _FIXED
             if left_s is not None:  # as many at a time as the steps to come allow
@@ -265,8 +268,10 @@ class Decomposition:
             decided[self._master.groups_of(number)] = True
         return case._replace(keep=case.keep & ~decided[self._master.group], taken=taken)
 
-    def _free_some(self, x: FloatArray) -> None:
+    def _free_some(self) -> None:
         """Free the plans of some blocks of the best point, and dive for others among what waits."""
+        if (x := self._search.x) is None or self.timer.over():
+            return
         plans = self._master.numbers(
             [
                 Plan(number, places)

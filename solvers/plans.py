@@ -192,8 +192,10 @@ class Master:
             cost = cost - self._linked.T @ prices.of_rows
         return np.asarray(cost - prices.of_groups[self.group])
 
-    def priced(self, prices: MasterPrices, case: Subproblem) -> tuple[MasterPrices, list[Plan]]:
-        """Prices with the bound that they prove of a case, and the cheapest plans there."""
+    def priced(
+        self, prices: MasterPrices, case: Subproblem, *, exact: bool = True
+    ) -> tuple[MasterPrices, list[Plan]]:
+        """Prices with the bound that they prove of a case, and the cheapest plans there, or good ones."""
         y, reduced = prices.of_rows, np.where(case.keep, self.reduced(prices), np.inf)
         idle, of_idle = np.zeros(self.program.n_groups), self.blocks.idle
         np.minimum.at(idle, self.group[of_idle], reduced[of_idle])
@@ -212,7 +214,7 @@ class Master:
             if copies[number] == 0:
                 continue
             of_block, of_rows = reduced[block.columns[0]], self._of_rows[number]
-            least, places = block.cheapest(of_block, of_rows, known[number])
+            least, places = block.cheapest(of_block, of_rows, known[number], exact=exact)
             bound += copies[number] * least
             if len(places):
                 plans.append(Plan(number, places))
@@ -265,11 +267,14 @@ class Master:
         timer: Timer,
         rounds: int = _ROUNDS,
         near: float = _NEAR,
+        *,
+        exact: bool = True,
     ) -> tuple[MasterPrices, Optimum | None]:
         """Generate plans until the master's optimum of a case is near its bound, or that is `enough`.
 
         Prices of groups stay near the best ones as long as that raises the bound (Marsten, Hogan and
-        Blankenship 1975, "The boxstep method for large-scale optimization").
+        Blankenship 1975, "The boxstep method for large-scale optimization"). Bounds and plans that
+        need not be `exact` take a fraction of the time.
 
         Returns
         -------
@@ -278,7 +283,7 @@ class Master:
         optimum : Optimum or None
             The master's last one; None where there was no time for one, or no need.
         """
-        best, plans = self.priced(start, case)
+        best, plans = self.priced(start, case, exact=exact)
         self.add(plans)
         optimum, width = None, near * self._unit
         for _ in range(rounds):
@@ -290,7 +295,7 @@ class Master:
                 break
             better = optimum.cost - best.bound > _CLOSE * abs(best.bound)
             if better:
-                best, better = self._separated(case, best, optimum, enough)
+                best, better = self._separated(case, best, optimum, enough, exact=exact)
             if not better:
                 if optimum.held <= FRACTIONAL or width > _FARTHEST * self._dear:
                     break
@@ -298,7 +303,7 @@ class Master:
         return best, optimum
 
     def _separated(
-        self, case: Subproblem, best: MasterPrices, optimum: Optimum, enough: float
+        self, case: Subproblem, best: MasterPrices, optimum: Optimum, enough: float, *, exact: bool
     ) -> tuple[MasterPrices, bool]:
         """Add plans that better the master's optimum, at prices nearer and nearer to the master's.
 
@@ -306,7 +311,7 @@ class Master:
         """
         reduced = self.reduced(optimum.prices)
         for weight in _WEIGHTS:
-            found, plans = self.priced(optimum.prices.towards(best, weight), case)
+            found, plans = self.priced(optimum.prices.towards(best, weight), case, exact=exact)
             best = found if found.bound > best.bound else best
             self.add(plans)
             costs = [reduced[self.columns_of(p)].sum() - optimum.of_blocks[p.block] for p in plans]
