@@ -6,6 +6,7 @@ out of an instance or a result.
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib.util
 import logging
@@ -40,6 +41,10 @@ class External:
 
     function: Callable[..., Any]
     source: str
+
+    def __call__(self, *given: Any) -> Any:
+        """Call the function on copies, so that what it changes of them changes nothing that is checked."""
+        return self.function(*copy.deepcopy(given))
 
 
 def find(name: str) -> External | None:

@@ -38,7 +38,7 @@ def decision_of(kind: type[Any], made: Any, source: str) -> Any:
 def rule(external: External, kind: type[Any], instance: Any) -> Any:
     """Decision that a user's rule makes of an instance, None where it makes none."""
     with blaming(external.source):
-        return decision_of(kind, external.function(instance), external.source)
+        return decision_of(kind, external(instance), external.source)
 
 
 def adapter(kind: type[Any]) -> Callable[[External], Callable[..., Model[Any]]]:
@@ -53,7 +53,7 @@ def _build(
     from wattsched.formulations.compiler import compile_model
 
     with blaming(external.source):
-        made = external.function(data.instance)
+        made = external(data.instance)
         if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
             raise TypeError("a formulation must return a Pyomo model, and a function that reads the decision")
         model, read = made

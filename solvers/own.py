@@ -24,7 +24,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         return unsupported(f"'{name}' names no function")
     with external.blaming(own.source):
         takes = len(inspect.signature(own.function).parameters)
-        found = own.function(*(program, limits)[: min(takes, 2)])
+        found = own(*(program, limits)[: min(takes, 2)])
         return found if isinstance(found, Solution) else _solution(program, found)
 
 

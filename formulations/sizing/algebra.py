@@ -164,7 +164,7 @@ def _build(
     columns = choices(options_of(known), objective, keep_dominated=keep)
     options = columns.options
     with blaming(external.source):
-        model, variables = _parts(external.function(Round(columns)), len(columns))
+        model, variables = _parts(external(Round(columns)), len(columns))
         variables = _named(model, variables)
         complete(model, variables, columns)
         program, column_of = compiled(model, columns)

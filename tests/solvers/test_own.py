@@ -175,3 +175,27 @@ def halves(round):
     instance = wattsched.generate("uniform", **ROUND)
     found = wattsched.solve(instance, formulation=f"{tmp_path}/sums.py:halves", solver="highs", gap=0.0)
     assert found.objective == pytest.approx(wattsched.solve(instance, gap=0.0).objective)
+
+
+def test_what_their_code_changes_in_place_changes_nothing_of_ours(tmp_path: Path) -> None:
+    """A rule may sort the jobs that it gets, and a solver scale the costs: what is checked stays as it was."""
+    file = tmp_path / "mutating.py"
+    file.write_text(
+        "import numpy as np\n"
+        "def by_work(instance):\n"
+        "    instance.jobs.sort(key=lambda job: job.remaining_work)\n"
+        "    return {'jobs': [], 'waiting': [job.name for job in instance.jobs]}\n"
+        "def scaled(program):\n"
+        "    program.cost[:] *= 2.0\n"
+        "    x = np.zeros(program.n_columns)\n"
+        "    x[program.group_start[1:] - 1] = 1.0\n"
+        "    return x\n"
+    )
+    instance = wattsched.generate("uniform", **ROUND)
+    names, best = [job.name for job in instance.jobs], wattsched.solve(instance, gap=0.0)
+    for name in ("by_work", "scaled"):
+        found = wattsched.solve(instance, solver=f"{file}:{name}")
+        assert [job.name for job in instance.jobs] == names
+        assert wattsched.check(instance, found).faults == []
+        assert best.objective is not None
+        assert found.bound is None or found.bound <= best.objective * (1 + 1e-9)
