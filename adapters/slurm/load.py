@@ -345,7 +345,9 @@ def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) ->
     launch = launch_of(job) if ours.has(job) else None
     counts = {node: len(numbers) for node, numbers in gpus.items()}
     if launch is not None and (job.running or job.suspended) and launch.nodes != counts:
-        launch = None  # Slurm gave it other GPUs than we asked for
+        # Slurm gave it other GPUs than we asked for, which a decision can hold on one node or on whole ones.
+        whole = all(load.site.nodes[name].gpus == many for name, many in counts.items())
+        launch = launch.given(counts) if whole or len(counts) == 1 else None
     load.claim(gpus)
     if launch is None:
         for name, numbers in gpus.items():

@@ -159,7 +159,7 @@ class Launch(Launched):
         When, in seconds since 1970.
     nodes : dict of str to int
         GPUs by node.
-    asked_nodes : list of str
+    asked_nodes, least_nodes : list of str, int, optional
         What its user had asked for, as ours stand in their place in Slurm.
     before_w : float, optional
         The most watts that it had before its settings were changed.
@@ -180,6 +180,7 @@ class Launch(Launched):
     pool: Name
     nodes: dict[Name, Count]
     asked_nodes: list[Name] = Field(default_factory=list)
+    least_nodes: Count | None = None
     before_w: NonNegative | None = None
     lowering: bool | None = None
     changed_s: NonNegative | None = None
@@ -191,6 +192,12 @@ class Launch(Launched):
     grace_s: NonNegative | None = None
     signalled_run: int | None = None
     signalled_s: NonNegative | None = None
+
+    def given(self, nodes: dict[str, int]) -> Launch:
+        """Return the same with the GPUs that Slurm gave it, by node, each at its watts."""
+        gpus = sum(nodes.values())
+        watts = {"power_w": self.power_w / self.gpus * gpus, "before_w": None}
+        return self.model_copy(update={"nodes": nodes, "gpus": gpus, **watts})
 
     def corrected(self, factor: float) -> Launch:
         """Return the same with so many times the watts of the model, those before a change among them."""
@@ -388,7 +395,7 @@ def _possible(
 def _holds(job: SlurmJob, gpus: int, host: SlurmNode) -> bool:
     """True if a job can have so many GPUs on nodes like `host` alone: some of one, or all of several."""
     nodes, each = (1, gpus) if gpus <= host.gpus else (gpus // host.gpus, host.gpus)
-    if nodes * each != gpus or (nodes > 1 and nodes > job.most_nodes):
+    if nodes * each != gpus or not job.least_nodes <= nodes <= max(1, job.most_nodes):
         return False
     if job.needs.nodes and nodes != len(job.needs.nodes):
         return False

@@ -288,6 +288,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             nodes=nodes,
             power_w=power_w,
             asked_nodes=sorted(job.needs.nodes),
+            least_nodes=job.least_nodes if job.least_nodes > 1 else None,
             factor=round.load.factor(number),
             gpus=one.gpus,
             pool=one.pool,

@@ -98,8 +98,8 @@ class SlurmJob:
         Nodes that it is pinned to.
     asked_nodes : int
         Nodes that Slurm takes it to ask for.
-    most_nodes : float
-        Nodes that it may have: the limit of its user (``-N``).
+    least_nodes, most_nodes : int, float
+        Nodes that it is to have, and may have: the limits of its user (``-N``), whatever we asked for.
     needs : Needs
         What it asks of its nodes; of one that we pinned without the pin, see `options.own_nodes`.
     reason : str
@@ -123,6 +123,7 @@ class SlurmJob:
     required: list[str]
     request: Request
     asked_nodes: int
+    least_nodes: int
     most_nodes: float
     needs: Needs
     held: bool
@@ -318,6 +319,7 @@ def _job(row: QueuedRow, hosts: _Hosts) -> SlurmJob:
         required=row.required_nodes,
         request=_request(row),
         asked_nodes=max(1, row.node_count or 1),
+        least_nodes=_least_nodes(row),
         most_nodes=row.max_nodes or inf,
         needs=_needs(row),
         held=row.priority == _HELD_PRIORITY,
@@ -367,6 +369,13 @@ def own_nodes(required: list[str], admin_comment: str) -> list[str]:
     if not required or not isinstance(pinned, dict) or {*map(host_of, pinned)} != set(required):
         return required
     return names_in(launch.get("asked_nodes"))
+
+
+def _least_nodes(row: QueuedRow) -> int:
+    """Nodes that the user of a job asked for at least; a launch of ours keeps them, and else there is one."""
+    launch = marked(row.admin_comment)
+    asked = launch.get("least_nodes") if isinstance(launch, dict) else row.node_count
+    return max(1, asked) if isinstance(asked, int) else 1
 
 
 def _needs(row: QueuedRow) -> Needs:

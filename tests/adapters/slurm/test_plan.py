@@ -368,10 +368,24 @@ def test_racks_with_caps_of_their_own() -> None:
     assert load.power_w <= 6_000
 
 
-def test_a_job_with_other_gpus_than_it_was_released_for_is_only_counted() -> None:
-    load = load_of(changed(resnet={"gres_detail": ["gpu:A100:1(IDX:0)"]}), TRUSTING, Ours())
-    assert NUMBERS["resnet"] not in load.ours
-    assert load.others["g3"] == {0, 2, 3, 4}
+def test_a_job_with_other_gpus_than_it_was_released_for_counts_with_those_and_may_stop() -> None:
+    asked = load_of(SITE, TRUSTING, Ours()).ours[NUMBERS["large"]].launch
+    fewer = {"nodes": "g1", "node_count": 1, "gres_detail": ["gpu:A100:8(IDX:0-7)"]}
+    load = load_of(changed(large=fewer), TRUSTING, Ours())
+    given = load.ours[NUMBERS["large"]].launch
+    assert (given.nodes, given.gpus) == ({"g1": 8}, 8)
+    assert given.power_w == pytest.approx(asked.power_w / 2)
+    assert NUMBERS["large"] in [one.name for one in load.stoppable]
+
+
+def test_a_job_has_as_many_nodes_as_it_asks_for() -> None:
+    """One GPU on each of two nodes is nothing that a decision knows; two on one node are not meant."""
+    number = NUMBERS["sweep"]
+    round = round_at(changed(sweep={"node_count": 2}), TRUSTING, Ours())
+    assert "as many whole nodes as -N allows" in round.left_out[number]
+    # What we asked for in its user's place is not what he asked for.
+    ours = {"node_count": 2, "admin_comment": json.dumps({"wattsched": {"run": 0, "nodes": {"g1": 2}}})}
+    assert number not in round_at(changed(sweep=ours), TRUSTING, Ours()).left_out
 
 
 def test_a_running_job_whose_nodes_are_not_alike_any_more_is_only_counted() -> None:
