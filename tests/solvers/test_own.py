@@ -178,7 +178,7 @@ def halves(round):
 
 
 def test_what_their_code_changes_in_place_changes_nothing_of_ours(tmp_path: Path) -> None:
-    """A rule may sort the jobs that it gets, and a solver scale the costs: what is checked stays as it was."""
+    """A rule may sort the jobs, and a solver scale the costs: what is checked stays as it was."""
     file = tmp_path / "mutating.py"
     file.write_text(
         "import numpy as np\n"
