@@ -285,11 +285,15 @@ class Program(ProgramRows):
         return self.matrix.T
 
     def above_least(self, prices: FloatArray) -> FloatArray:
-        """Reduced cost of every choice column above the least of its group, shape (n_choices,)."""
-        n = self.n_choices
-        reduced = (self.cost - self._by_column @ prices)[:n]
-        least = np.minimum.reduceat(reduced, self.group_start[:-1])
-        return np.asarray(reduced - np.repeat(least, np.diff(self.group_start)))
+        """Reduced cost of every choice column above the least of its group, shape (n_choices,).
+
+        Those that can only be 0 do not count for the least, and have an infinite one.
+        """
+        reduced = (self.cost - self._by_column @ prices)[: self.n_choices]
+        able = reduced if self._closed is None else np.where(self._closed, np.inf, reduced)
+        least = np.minimum.reduceat(able, self.group_start[:-1])
+        above = reduced - np.repeat(least, np.diff(self.group_start))
+        return np.asarray(above if self._closed is None else np.where(self._closed, np.inf, above))
 
 
 class Quantities(Mapping[str, FloatArray]):

@@ -170,6 +170,7 @@ def fitting(program: Program, timer: Timer) -> BoolArray:
     if prices is None:
         return np.ones(program.n_choices, dtype=bool)
     costless = replace(program, cost=np.zeros(program.n_columns), offset=0.0)
+    prices = costless.valid_prices(prices)
     left = _ROUNDING - costless.lagrangian_bound(prices)
     return np.asarray(costless.above_least(prices) <= left)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
 from tests.strategies.instances import small_instances
 from wattsched.formulations.model import Model
-from wattsched.formulations.program import Program
+from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.sizing.data import without_options
 from wattsched.formulations.sizing.jobs import jobs_of
 from wattsched.formulations.sizing.objectives import OBJECTIVES
@@ -119,3 +120,24 @@ def test_what_an_earlier_decision_says_goes_on_and_others_wait(
     assert "new" in carried.waiting
     stayed = {one.job: (one.pool, one.gpus) for one in carried.jobs}
     assert stayed == {one.job: (one.pool, one.gpus) for one in decision.jobs if one.job in stayed}
+
+
+def test_a_reduced_cost_is_what_the_bound_rises_by_where_the_column_is_taken() -> None:
+    """Also beside columns that can only be 0, which count for no bound."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        builder = ProgramBuilder()
+        upper = np.where(rng.random(9) < 0.3, 0.0, 1.0)
+        upper[::3] = 1.0
+        columns = builder.columns(Block("x", 9), cost=rng.normal(0.0, 5.0, 9), upper=upper)
+        builder.row("room", columns, rng.integers(1, 9, 9).astype(float), upper=12.0)
+        program = builder.program(np.array([0, 3, 6, 9]))
+        prices = np.array([-float(rng.uniform(0.0, 2.0))])
+        above, bound = program.above_least(prices), program.lagrangian_bound(prices)
+        for j in range(9):
+            if upper[j] == 0.0:
+                assert np.isinf(above[j])
+                continue
+            alone = np.where(np.arange(9) // 3 == j // 3, np.arange(9) == j, upper)
+            taken = replace(program, upper=alone)
+            assert taken.lagrangian_bound(prices) == pytest.approx(bound + above[j])
