@@ -28,12 +28,19 @@ class Claim:
         Nodes that it needs at once.
     gpus : int
         GPUs that it needs on each of them at least.
+    full : frozenset of str
+        Nodes where it lacks something else now.
     """
 
     hosts: frozenset[str]
     since_s: float = 0.0
     nodes: int = 1
     gpus: int = 1
+    full: frozenset[str] = frozenset()
+
+    def able(self, free: Mapping[str, int] | None) -> set[str]:
+        """Nodes on which it has room now, by the free GPUs of each node; without these all are free."""
+        return {node for node in self.hosts - self.full if free is None or free.get(node, 0) >= self.gpus}
 
 
 def divided(
@@ -82,16 +89,14 @@ def divided(
     wide: dict[tuple[int, int], float] = {}
     for claim in claims:
         if claim.nodes > 1:
-            able = mask(node for node in claim.hosts if free is None or free.get(node, 0) >= claim.gpus)
-            wide.setdefault((able, claim.nodes), claim.since_s)
+            wide.setdefault((mask(claim.able(free)), claim.nodes), claim.since_s)
     # Only what has room before counts as harmed.
     wide = {key: since_s for key, since_s in wide.items() if _has_room(*key, parts)}
     # Nodes that jobs ask for -> since when one waits, and whether one of these nodes has room now.
     cuts: dict[int, tuple[float, bool]] = {}
     for claim in claims:
-        ready = free is None or any(free.get(node, 0) >= claim.gpus for node in claim.hosts)
         since_s, known = cuts.get(key := mask(claim.hosts), (claim.since_s, False))
-        cuts[key] = since_s, known or ready
+        cuts[key] = since_s, known or bool(claim.able(free))
     for hosts, (since_s, ready) in islice(cuts.items(), MOST_CUTS):
         after = _cut(parts, hosts, running)
         harmed = [wide[key] for key in wide if after is not None and not _has_room(*key, after)]

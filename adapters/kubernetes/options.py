@@ -17,7 +17,7 @@ from pydantic import Field
 
 from wattsched.adapters.allowed import JobOptions
 from wattsched.adapters.kubernetes.launches import WRITTEN, annotation
-from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, GPU, PREFIX, KubeNode, KubePod, Site
+from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, PREFIX, KubeNode, KubePod, Site
 from wattsched.adapters.options import PLAIN_S, Stated, StatedOptions, merged, plain_table, with_table
 from wattsched.adapters.pools import Claim, divided
 from wattsched.instances.errors import InputError, shown, validated
@@ -174,16 +174,12 @@ def fields_of(
 
     `kind_of` is the GPU type of every pool; without `believe` its annotations do not count.
     """
-    first, *others = job.pods
+    first = job.pods[0]
     said = [said_by(pod, options, kind_of) for pod in job.pods] if believe else [JobOptions()]
     own = said[0]
     # Whether a pod may be stopped is asked of each.
     if any(one.model_copy(update={"preemptible": own.preemptible}) != own for one in said):
         raise InputError(["its pods differ in their annotations"])
-    if not first.gpus:
-        raise InputError([f"asks for no {GPU}"])
-    if any(pod.gpus != first.gpus for pod in others):
-        raise InputError(["its pods ask for different numbers of GPUs"])
     by_name = [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
     fields = merged([options.namespaces.get(first.namespace), *by_name, own])
     if "model" not in fields and (idle := [name for name in _OF_A_MODEL if getattr(own, name) is not None]):
@@ -312,23 +308,6 @@ def complete(job: KubeJob) -> KubeJob:
     if len(job.pods) < first.gang_size:
         raise InputError([f"{len(job.pods)} of the {first.gang_size} pods of its gang are there"])
     return KubeJob(job.name, tuple(sorted(job.oldest[: first.gang_size], key=lambda pod: pod.name)))
-
-
-def claim_of(job: KubeJob, site: Site) -> Claim:
-    """Nodes that a waiting job may have, and how many of them it needs."""
-    each, hosts = job.pods[0].gpus, hosts_of(job, site.nodes.values())
-    if not hosts:
-        asked = ", ".join(dict.fromkeys(name for pod in job.pods for name in pod.resources))
-        raise InputError([f"no node with {asked} is as its selector, affinity and tolerations ask"])
-    most = max(site.nodes[name].gpus for name in hosts)
-    if each > most:
-        raise InputError([f"a pod asks for {each:,} GPUs, and no node that it may have has more than {most}"])
-    there = sum(site.nodes[name].gpus // max(1, each) for name in hosts)
-    if len(job.pods) > there:
-        text = f"its {len(job.pods)} pods ask for {each} GPUs each, and the nodes that they may have"
-        raise InputError([f"{text} have room for {there} of them when they are empty"])
-    nodes = -(-len(job.pods) // (most // max(1, each)))
-    return Claim(hosts, job.pods[0].created_s, nodes, each)
 
 
 def pools_of_site(

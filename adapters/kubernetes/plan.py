@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from typing import Any
 
 from wattsched.adapters.kubernetes.launches import Launch
@@ -11,16 +12,16 @@ from wattsched.adapters.kubernetes.load import Binding, Load, Start
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
     PoolView,
-    claim_of,
     complete,
     fields_of,
     groups_above,
+    hosts_of,
     pools_of_site,
     possible,
     said_by,
 )
 from wattsched.adapters.kubernetes.reading import Site
-from wattsched.adapters.kubernetes.room import Room, with_room
+from wattsched.adapters.kubernetes.room import Room, claim_of, with_room
 from wattsched.adapters.options import NOT_TOLD, Expansion, under_way
 from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
 from wattsched.adapters.pools import Claim
@@ -39,17 +40,20 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
     users = {name: job.pods[0].namespace for name, job in load.waiting.items() if name not in left_out}
     in_order = in_turn(users, load.site.time_s)
     whole, claims = dict[str, KubeJob](), dict[str, Claim]()
+    # Rooms on the nodes that a job may have, kept as many jobs may have the same.
+    empty, later = (cache(partial(Room, of)) for of in (load.emptied(), load.without(load.leaving)))
     for name in in_order:
         with alone(name, left_out):
             clock.require_time()
             job = complete(load.waiting[name])
             said_by(job.pods[0], load.options, load.pools.kind)  # no pool is divided for one in error
-            claims[name], whole[name] = claim_of(job, load.site), job
+            hosts = hosts_of(job, load.site.nodes.values())
+            claims[name], whole[name] = claim_of(job, hosts, empty(hosts), later(hosts)), job
     load.pools = _divided(load, claims.values())
     records = [record for job in load.ours.values() if (record := _running_record(job, load))]
     cluster = cluster_of(load, records)
     stoppable = [pod for record in records for pod in load.ours[record["name"]].pods]
-    empty, now = Room(load.emptied()), Room(load.without([*load.leaving, *stoppable]))
+    now = Room(load.without([*load.leaving, *stoppable]))
     expansion = Expansion(cluster, load.options, clock)
     found = dict[str, dict[str, Any]]()
     for name in (name for name in in_order if name in whole):
@@ -60,7 +64,7 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
             said = expansion.with_table(fields, users[name], load.factor(name))
             table = possible(whole[name], said["options"], said["pools"], load.pools)
             record = {field: value for field, value in said.items() if field not in NOT_TOLD}
-            found[name] = {**record, "options": with_room(whole[name], table, empty, now)}
+            found[name] = {**record, "options": with_room(whole[name], table, empty(claims[name].hosts), now)}
     records += [found[name] for name in users if name in found]
     return Round(load, cluster, records, left_out, _under_quotas(records, whole, load), clock)
 

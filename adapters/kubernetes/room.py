@@ -7,30 +7,39 @@ decision, so that nothing is kept for it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 from wattsched.adapters.kubernetes.load import Load, Start
 from wattsched.adapters.kubernetes.options import KubeJob, complete
-from wattsched.adapters.kubernetes.reading import KubeNode, KubePod
+from wattsched.adapters.kubernetes.reading import GPU, KubeNode, KubePod
 from wattsched.adapters.plan import Kept, Need, Round, left_of, undecided, why_over_quota, why_waiting
+from wattsched.adapters.pools import Claim
 from wattsched.adapters.rounds import Plan, Reason
 from wattsched.instances.errors import InputError
 
 
 @dataclass
 class Room:
-    """Room for pods on nodes by pool; answers are kept, so the load must not change."""
+    """Room for pods on nodes by pool; answers are kept, so the load must not change.
+
+    Attributes
+    ----------
+    hosts : frozenset of str, optional
+        The nodes that count; without it all do.
+    """
 
     load: Load
+    hosts: frozenset[str] | None = None
     _nodes: dict[str, list[KubeNode]] = field(default_factory=lambda: defaultdict(list))
     _known: dict[Hashable, bool] = field(default_factory=dict)
+    _copies: dict[Hashable, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for node in self.load.site.nodes.values():
-            if node.ready:
+            if node.ready and (self.hosts is None or node.name in self.hosts):
                 self._nodes[self.load.pools.of_node[node.name]].append(node)
 
     def fits(self, job: KubeJob, pool: str) -> bool:
@@ -45,6 +54,14 @@ class Room:
                 alone = [what for what in pod.needs if not self._holds(pod, count, pool, [what])]
                 found.update(alone or pod.needs)
         return found
+
+    def copies(self, pod: KubePod) -> dict[str, int]:
+        """Return the number of pods like one that fit on each node."""
+        asked = (pod.gpus, tuple(sorted(pod.needs.items())))
+        if asked not in self._copies:
+            nodes = (node for some in self._nodes.values() for node in some)
+            self._copies[asked] = {node.name: self.load.copies(pod, node, pod.needs) for node in nodes}
+        return self._copies[asked]
 
     def _holds(self, pod: KubePod, count: int, pool: str, what: Collection[str]) -> bool:
         """True if so many pods like one have room, by their GPUs and some other resources."""
@@ -66,19 +83,57 @@ def _kinds(job: KubeJob) -> list[tuple[KubePod, int]]:
     return [(samples[needs], count) for needs, count in counts.items()]
 
 
+def claim_of(job: KubeJob, hosts: frozenset[str], empty: Room, now: Room) -> Claim:
+    """Nodes that a waiting job may have, and how many of them it needs; rooms on these, empty and now."""
+    _require_nodes(job, hosts, empty)
+    first, kinds = job.pods[0], _kinds(job)
+    # Nodes for the GPUs of all pods, and for all that those of each kind ask for.
+    most = [(len(job.pods), max(empty.load.site.nodes[name].gpus for name in hosts) // first.gpus)]
+    most += [(count, max(empty.copies(pod).values(), default=1)) for pod, count in kinds]
+    nodes = max(-(-pods // max(1, on_one)) for pods, on_one in most)
+    full = frozenset(name for pod, _ in kinds for name, fit in now.copies(pod).items() if not fit)
+    return Claim(hosts, first.created_s, nodes, first.gpus, full)
+
+
+def _require_nodes(job: KubeJob, hosts: frozenset[str], empty: Room) -> None:
+    """Raise an `InputError` where the empty nodes that a job may have are too few or too small for it."""
+    each, pods = job.pods[0].gpus, len(job.pods)
+    if not each:
+        raise InputError([f"asks for no {GPU}"])
+    if any(pod.gpus != each for pod in job.pods):
+        raise InputError(["its pods ask for different numbers of GPUs"])
+    if not hosts:
+        asked = ", ".join(dict.fromkeys(name for pod in job.pods for name in pod.resources))
+        raise InputError([f"no node with {asked} is as its selector, affinity and tolerations ask"])
+    gpus = [empty.load.site.nodes[name].gpus for name in hosts]
+    if each > max(gpus):
+        text = f"a pod asks for {each:,} GPUs, and no node that it may have has more than {max(gpus)}"
+        raise InputError([text])
+    if pods > (there := sum(most // each for most in gpus)):
+        text = f"its {pods} pods ask for {each} GPUs each, and the nodes that they may have"
+        raise InputError([f"{text} have room for {there} of them when they are empty"])
+    never = [empty.scarce(job, pool) for pool in {empty.load.pools.of_node[name] for name in hosts}]
+    if all(never):
+        raise _without_room("asks for more than nodes have", never)
+
+
+def _without_room(what: str, scarce: Iterable[set[str]]) -> InputError:
+    """An error that says of a job which resources it lacks."""
+    return InputError([Reason(f"{what}: {', '.join(sorted(set[str]().union(*scarce)))}", "room")])
+
+
 def with_room(job: KubeJob, table: Mapping[str, list[Any]], empty: Room, now: Room) -> dict[str, list[Any]]:
     """Rows of a table in pools where the pods of a job have room for all that they ask for.
 
-    On empty nodes, and now, without pods that are leaving or could be stopped.
+    On `empty` nodes in pools that no job divides, and now, without pods that are leaving or could be stopped.
     """
-    pools = sorted(set(table["pool"]))
-    never = {pool: empty.scarce(job, pool) for pool in pools}
-    scarce = {pool: never[pool] or now.scarce(job, pool) for pool in pools}
+    pools, plain = now.load.pools.sample, empty.load.pools.of_node
+    never = {pool: empty.scarce(job, plain[pools[pool].name]) for pool in set(table["pool"])}
+    scarce = {pool: lacks or now.scarce(job, pool) for pool, lacks in never.items()}
     rows = [i for i, pool in enumerate(table["pool"]) if not scarce[pool]]
     if not rows:
-        text = ", ".join(sorted(set.union(*scarce.values())))
         what = "asks for more than nodes have" if all(never.values()) else "waits for room"
-        raise InputError([Reason(f"{what}: {text}", "room")])
+        raise _without_room(what, scarce.values())
     return {name: [column[i] for i in rows] for name, column in table.items()}
 
 

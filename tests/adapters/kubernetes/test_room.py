@@ -132,6 +132,39 @@ def test_what_others_use_now_keeps_no_gpus_from_others(cluster: Cluster, how: st
     assert all("cpu" in report.waiting[f"t/cpu{i}"] for i in range(4) if f"t/cpu{i}" not in large)
 
 
+@pytest.mark.parametrize(
+    ("pin_s", "pin_cpu", "theirs_cpu", "starts", "waits", "why"),
+    [
+        (1, 30, 0, "gang:wide", "pin", "of the nodes that it may have, jobs of several nodes"),
+        (1, 30, 40, "pin", "gang:wide", "waits for room: cpu"),  # it has no room now, so loses none
+        (0, 30, 0, "pin", "gang:wide", "waits for room: cpu"),
+        (
+            0,
+            65,
+            0,
+            "gang:wide",
+            "pin",
+            "asks for more than nodes have: cpu",
+        ),  # who cannot run divides nothing
+    ],
+)
+@pytest.mark.parametrize("how", ["apply", "shadow"])
+def test_a_pinned_pod_takes_no_cpu_from_an_older_gang(
+    cluster: Cluster, how: str, pin_s: int, pin_cpu: int, theirs_cpu: int, starts: str, waits: str, why: str
+) -> None:
+    cluster.nodes["n1"]["metadata"]["labels"]["zone"] = "a"
+    theirs = cluster.submit("theirs", 0, needs={"cpu": str(theirs_cpu)})
+    theirs["spec"] |= {"schedulerName": "default-scheduler", "nodeName": "n0"}
+    cluster.gang("wide", 2, gpus=2, needs={"cpu": "40"}, weight=3)
+    cluster.submit("pin", needs={"cpu": str(pin_cpu)}, spec={"nodeSelector": {"zone": "a"}})
+    for name, pod in cluster.pods.items():
+        second = 2 * pin_s if name == "pin" else 1
+        pod["metadata"]["creationTimestamp"] = f"2026-07-14T11:00:0{second}Z"
+    report = cluster.rounds(how == "apply").round()
+    assert started(report) == {f"t/{starts}"}
+    assert report.waiting[f"t/{waits}"].startswith(why)
+
+
 def test_nobody_is_evicted_for_a_pod_that_cannot_start(cluster: Cluster) -> None:
     cluster.gang("old", 16, preemptible="true")
     rounds = cluster.rounds()
