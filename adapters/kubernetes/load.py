@@ -264,7 +264,10 @@ class Load(Drawing):
                 return tuple(found), Reason(f"waits for room: {self._scarce(pod, one.node)}", "room")
             found.append(Binding(pod, node, one.launch))
             self.take(found[-1])
-        return tuple(found), ""
+        # What the pods are launched with says where the others of their gang are.
+        gang = dict(Counter(one.node for one in found)) if start.job.pods[0].gang else None
+        launches = [one.launch.model_copy(update={"gang": gang}) for one in found]
+        return tuple(replace(one, launch=of) for one, of in zip(found, launches, strict=True)), ""
 
     def _scarce(self, pod: KubePod, wanted: str) -> str:
         """Name what a pod lacks on nodes of the wanted node's pool, of those nodes that lack the fewest."""

@@ -175,7 +175,7 @@ class Rounds(RoundLoop[Report]):
         if refused:
             report.notes.append(f"{start.name} was not started as a whole: {refused}")
         if bound:
-            report.started[start.name] = str(start)
+            report.started[start.name] = str(replace(start, bindings=bindings))
             load.ours[start.name] = start.job
             load.waiting.pop(start.name, None)
         return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -138,7 +138,7 @@ def with_room(job: KubeJob, table: Mapping[str, list[Any]], empty: Room, now: Ro
 
 
 def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
-    """Starts in an order in which they find room, and why the others do not.
+    """Starts in an order in which they find room, each where it does, and why the others do not.
 
     What is leaving or to be stopped counts as gone. Who has room where it was decided goes first; where that
     leaves some without and the others would find room after these, these do.
@@ -152,10 +152,12 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
             astray.append(start)
         else:
             there.append(start)
-    first, roomless = [*there, *astray], _roomless([*there, *astray], load.after(plan.stops))
-    if roomless and not _roomless([*astray, *there], load.after(plan.stops)):
-        return [*astray, *there], {}
-    return [start for start in first if start.job.name not in roomless], roomless
+    first, roomless = _in_turn([*there, *astray], load.after(plan.stops))
+    if roomless:
+        second, none_left = _in_turn([*astray, *there], load.after(plan.stops))
+        if not none_left:
+            return second, {}
+    return first, roomless
 
 
 def queued(plan: Plan, round: Round, cap_w: Mapping[str, float]) -> dict[str, str]:
@@ -196,12 +198,14 @@ def _needs(record: Mapping[str, Any], job: KubeJob, later: Load) -> Iterator[Nee
         yield Need(pool, job.pods[0].gpus, len(job.pods), more_w)
 
 
-def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:
-    """Return the starts that find no room, one after the other, and why; `load` counts those that do."""
-    found = dict[str, str]()
+def _in_turn(starts: Sequence[Start], load: Load) -> tuple[list[Start], dict[str, str]]:
+    """Return starts where they find room, one after the other, and why the rest finds none."""
+    found, roomless = list[Start](), dict[str, str]()
     for start in starts:
         bindings, why = load.placed(start)
         if why:
-            found[start.job.name] = why
+            roomless[start.job.name] = why
             load.give_back(bindings)
-    return found
+        else:
+            found.append(replace(start, bindings=bindings))
+    return found, roomless

@@ -116,6 +116,20 @@ def test_what_no_node_has_keeps_no_gpus_from_others(cluster: Cluster, how: str) 
     assert report.postponed == {}
 
 
+@pytest.mark.parametrize("how", ["apply", "shadow", "extender"])
+def test_a_gang_is_reported_and_launched_on_the_nodes_that_it_gets(cluster: Cluster, how: str) -> None:
+    """By GPUs alone one node would do."""
+    cluster.gang("wide", 2, gpus=2, needs={"cpu": "40"})
+    report = cluster.rounds(how != "shadow", extender=how == "extender").round()
+    assert report.started == {"t/gang:wide": "GPUs 2 of n0, 2 of n1, 1,600 W"}
+    if how != "shadow":
+        launches = [
+            json.loads(pod["metadata"]["annotations"][PREFIX + "launch"]) for pod in cluster.pods.values()
+        ]
+        assert [one["gang"] for one in launches] == [{"n0": 1, "n1": 1}] * 2
+        assert cluster.used() == {"n0": 2, "n1": 2}
+
+
 @pytest.mark.parametrize("how", ["apply", "shadow"])
 def test_what_others_use_now_keeps_no_gpus_from_others(cluster: Cluster, how: str) -> None:
     for name in cluster.nodes:
