@@ -10,7 +10,7 @@ from wattsched.adapters import rounds
 from wattsched.adapters.budget import Cap
 from wattsched.adapters.kubernetes.load import Binding, Load, Start, load_of
 from wattsched.adapters.kubernetes.options import KubernetesOptions, job_key
-from wattsched.adapters.kubernetes.plan import plan_of, round_of
+from wattsched.adapters.kubernetes.plan import not_for_others, plan_of, round_of
 from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
 from wattsched.adapters.kubernetes.room import arranged, queued
 from wattsched.adapters.loop import RoundLoop
@@ -116,7 +116,9 @@ class Rounds(RoundLoop[Report]):
         starts, roomless = arranged(plan, round.load)
         report.note_not_stopped(round.guarded)
         plan = replace(plan, starts=starts)
-        return replace(plan, reasons=queued(plan, round, cap_w) | plan.reasons | roomless)
+        waiting = queued(plan, round, cap_w)
+        report.note_not_stopped(not_for_others(round.load) if waiting or roomless else {})
+        return replace(plan, reasons=waiting | plan.reasons | roomless)
 
     def _mended(self, plan: Plan, round: Round, cap_w: Mapping[str, float], *, last: bool) -> bool:
         """Tell the session what of a plan cannot be done; True if there is any, so that it decides again.

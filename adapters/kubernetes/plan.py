@@ -172,12 +172,23 @@ def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
 
 
 def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
-    """True if a job lies as the engine would place it: on one node, or on whole ones and a part of one."""
+    """True if a job is complete, and lies as the engine would place it."""
     first = job.pods[0]
-    if first.gang and len(job.pods) != first.gang_size:
-        return False
-    parts = [node for node, pods in on_nodes.items() if pods * first.gpus < site.nodes[node].gpus]
-    return len(on_nodes) == 1 or len(parts) <= 1
+    return not (first.gang and len(job.pods) != first.gang_size) and not _scattered(job, on_nodes, site)
+
+
+def _scattered(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
+    """True if a job has neither one node nor whole ones and a part of one."""
+    parts = [node for node, pods in on_nodes.items() if pods * job.pods[0].gpus < site.nodes[node].gpus]
+    return len(on_nodes) > 1 and len(parts) > 1
+
+
+def not_for_others(load: Load) -> dict[str, str]:
+    """Return the jobs that may be stopped and that decisions cannot stop for others, and why."""
+    jobs = [job for job in load.ours.values() if job.preemptible]
+    text = "it is on parts of several nodes, and so is evicted for the cap, not for others"
+    found = [job for job in jobs if _scattered(job, Counter(pod.node for pod in job.pods), load.site)]
+    return {job.name: text for job in found}
 
 
 def plan_of(round: Round, decision: SessionDecision) -> Plan:

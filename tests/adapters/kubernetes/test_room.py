@@ -364,6 +364,23 @@ def test_a_gang_without_its_label_is_told(cluster: Cluster, said: Any, told: str
     assert all(told in report.waiting[f"t/one{i}"] for i in range(2))
 
 
+@pytest.mark.parametrize("cpu", ["40", "4"])
+def test_a_gang_on_parts_of_nodes_is_stopped_for_the_cap_alone_and_that_is_said(
+    cluster: Cluster, cpu: str
+) -> None:
+    cluster.gang("wide", 2, needs={"cpu": cpu}, preemptible="true")
+    rounds = cluster.rounds()
+    assert "was not stopped" not in " ".join(rounds.round().notes)
+    for i in range(2):
+        cluster.submit(f"heavy{i}", 8, weight=1e3)
+    report, told = rounds.round(), "t/gang:wide was not stopped: it is on parts of several nodes"
+    scattered = cpu == "40"
+    assert (told in " ".join(report.notes)) == scattered
+    assert report.stopped.keys() == (set() if scattered else {"t/gang:wide"})
+    cluster.budget.power_w = IDLE_W
+    assert rounds.round().stopped.keys() == ({"t/gang:wide"} if scattered else set())
+
+
 IDLE_W, USED_W = 2 * 200 + 16 * 50, 350
 FEED = {"name": "feed", "members": ["n0", "n1"], "power_cap_w": IDLE_W + 8 * USED_W}
 
