@@ -265,8 +265,8 @@ def _of_sessions(service: Service) -> APIRouter:
     @router.patch("/sessions/{name}", **described("Change budgets, loads, nodes", session, "UpdateRequest"))
     async def update(name: Name, document: Document, if_match: IfMatch = None) -> Response:
         require_values(document)
-        await service.do(partial(service.session(name).update, versions=if_match, **document))
-        return Answer(await service.describe(name))
+        made = await service.do(partial(service.session(name).update, versions=if_match, **document))
+        return Answer(await service.describe(name), headers={"ETag": made})
 
     @router.get("/sessions/{name}/instance", **described("The round as it is now, as a file", "Instance"))
     async def now(name: Name) -> Response:
@@ -286,15 +286,15 @@ def _of_sessions(service: Service) -> APIRouter:
     async def upsert(name: Name, document: Document, if_match: IfMatch = None) -> Response:
         records = validated(schemas.JobsRequest, document).jobs
         session = service.session(name)
-        await service.do(partial(session.upsert, records, versions=if_match))
-        return Answer({"upserted": len(records), "jobs": len(session.session)})
+        made = await service.do(partial(session.upsert, records, versions=if_match))
+        return Answer({"upserted": len(records), "jobs": len(session.session)}, headers={"ETag": made})
 
     @router.delete("/sessions/{name}/jobs", **described("Take jobs out", schemas.RemovedAnswer, "IdsRequest"))
     async def remove(name: Name, document: Document, if_match: IfMatch = None) -> Response:
         ids = validated(schemas.IdsRequest, document).ids
         session = service.session(name)
-        await service.do(partial(session.remove, ids, versions=if_match))
-        return Answer({"removed": len(ids), "jobs": len(session.session)})
+        made = await service.do(partial(session.remove, ids, versions=if_match))
+        return Answer({"removed": len(ids), "jobs": len(session.session)}, headers={"ETag": made})
 
     router.include_router(_of_decisions(service))
     return router

@@ -99,6 +99,8 @@ def _columns_of(session: Session, records: Sequence[Mapping[str, Any]]) -> dict[
     fields = list(dict.fromkeys(name for record in records for name in record if name != "name"))
     whole = [record for record in records if len(record) == len(fields) + 1]
     if len(whole) < len(records):
+        if {"options", "model"} & set(fields):  # a job has one of them: where others change, both are told
+            fields = list(dict.fromkeys([*fields, "options", "model"]))
         records = _filled(session, records, fields)
     columns = {name: [record[name] for record in records] for name in fields}
     if "current" in columns:

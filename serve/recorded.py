@@ -90,8 +90,10 @@ class RecordedSession(RecordedActions):
                 raise ChangedError(f"the session is of version {self.version} now, not {versions!s:.80}")
             yield
 
-    def upsert(self, jobs: Sequence[Mapping[str, Any]], *, versions: str | None = None) -> None:
+    def upsert(self, jobs: Sequence[Mapping[str, Any]], *, versions: str | None = None) -> str:
         """Add jobs, or change the given fields of those that are there; all of it or nothing.
+
+        Returns the version that this makes, as the other changes do.
 
         Parameters
         ----------
@@ -107,26 +109,27 @@ class RecordedSession(RecordedActions):
         JournalError
             Where the journal cannot be written; then nothing is changed.
         """
-        self._change("upsert", jobs, versions)
+        return self._change("upsert", jobs, versions)
 
-    def remove(self, ids: Sequence[str], *, versions: str | None = None) -> None:
+    def remove(self, ids: Sequence[str], *, versions: str | None = None) -> str:
         """Take jobs out; all of them or none."""
-        self._change("remove", list(ids) if isinstance(ids, tuple) else ids, versions)
+        return self._change("remove", list(ids) if isinstance(ids, tuple) else ids, versions)
 
-    def update(self, *, versions: str | None = None, **told: Any) -> None:
+    def update(self, *, versions: str | None = None, **told: Any) -> str:
         """Change budgets, nodes and loads: arguments of `Session.update` as JSON."""
-        self._change("update", told, versions)
+        return self._change("update", told, versions)
 
-    def apply(self, round: int, *, versions: str | None = None) -> None:
+    def apply(self, round: int, *, versions: str | None = None) -> str:
         """Take a round's decision for what runs now."""
         with changes.told_of_fields():
             require("round", round, (Integral,), "the number of a round")
-        self._change("apply", int(round), versions)
+        return self._change("apply", int(round), versions)
 
-    def _change(self, kind: str, told: Any, versions: str | None) -> None:
+    def _change(self, kind: str, told: Any, versions: str | None) -> str:
         with self.known_as(versions):
             self._begin(kind, told)
             self._commit()
+            return self.version
 
     def _begin(self, kind: str, told: Any) -> None:
         """Make a change in memory, which is to be committed."""

@@ -51,6 +51,17 @@ def test_a_change_of_what_is_known_no_more_is_refused(ask: Client, method: str, 
     assert ask(method, S + path, body)[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("PATCH", "", {"power_w": 4000.0}), ("PUT", "/jobs", body_of("c")), ("DELETE", "/jobs", {"ids": ["a"]})],
+)
+def test_a_change_says_which_version_it_made(ask: Client, method: str, path: str, body: Any) -> None:
+    before = version(ask)
+    made = ask.whole(method, S + path, body)[1]["etag"]
+    assert made != before
+    assert made == version(ask)
+
+
 def test_every_read_says_of_which_version_it_is(ask: Client) -> None:
     assert version(ask) == version(ask, f"{S}/jobs") == version(ask, f"{S}/instance")
     before = version(ask)
