@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.tolerances import FEASIBILITY
 from wattsched.instances.digest import digest_of
-from wattsched.instances.errors import InputError, naming, require, require_known
+from wattsched.instances.errors import InputError, naming, require, require_known, require_range
 from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import read_text
 from wattsched.results.documents import read_result
@@ -145,6 +145,7 @@ def export_solution(
     known = result if isinstance(result, Result) else read_result(result)
     sound, problem = sound_instance(instance)
     require("result", known.decision, (problem.decision,), f"one with a decision of {problem.name}")
+    require_range(not known.limits, "result", "one of a single objective", "one of objectives in order")
     if known.digest and known.digest != digest_of(sound):
         raise ValueError("result: it is of another instance, or the instance was changed since")
     try:

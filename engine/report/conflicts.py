@@ -69,16 +69,20 @@ def change(member: Any) -> str:
     return f"{needed} is enough, {by}"
 
 
+def rows_of(conflict: Any) -> list[tuple[str, str, str]]:
+    """Cells of each limit: its name, its value, and the one that would do."""
+    return [
+        (label(one.limit), "" if one.value is None else amount(one.value, one.unit), change(one))
+        for one in conflict.members
+    ]
+
+
 def print_conflict(out: Console, conflict: Any) -> None:
     """Print the limits, and what each of them would need to be."""
     members = conflict.members
     told = "without any one of them the others can be kept" if conflict.minimal else "perhaps not all of them"
     heading(out, "Contradiction", told if len(members) > 1 else "this alone leaves no decision")
-    rows = [
-        (label(one.limit), "" if one.value is None else amount(one.value, one.unit), change(one))
-        for one in members
-    ]
-    table(out, ["", ">", ""], rows, header=False, most=MOST_MEMBERS)
+    table(out, ["", ">", ""], rows_of(conflict), header=False, most=MOST_MEMBERS)
     enough = [label(one.limit) for one in members if one.enough]
     if not conflict.minimal:
         line(out, ("there was no time to look further", "dim"), indent=2)

@@ -45,6 +45,19 @@ CAPACITIES = {"gpus_used": "gpus_available"}
 """Totals whose capacity is another total."""
 
 
+def stages_of(result: Any, problem: View, instance: Any) -> list[str]:
+    """Say of each objective before the last of several in order what it came to, and what is kept of it."""
+    found = []
+    for place, stage in enumerate(result.stages, start=1):
+        first = problem.goal(stage.objective_name, stage.sense, instance)
+        told = proof_text(stage.gap, stage.proven_gap, stage.claimed)
+        limit = first.amount(result.limits.get(stage.objective_name, stage.objective))
+        side = "most" if stage.sense == "min" else "least"
+        value = first.amount(stage.objective)
+        found.append(f"{place}. {first.noun}: {value}, {told}; afterwards at {side} {limit}")
+    return found
+
+
 def print_result(
     out: Console, result: Any, instance: Any = None, marginal: Mapping[str, MarginalPrice] | None = None
 ) -> None:
@@ -57,13 +70,8 @@ def print_result(
     about = result.problem if instance is None else problem.about(instance)
     line(out, (result.instance, "bold"), f": {about}")
     line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
-    for place, stage in enumerate(result.stages, start=1):
-        first = problem.goal(stage.objective_name, stage.sense, instance)
-        told = proof_text(stage.gap, stage.proven_gap, stage.claimed)
-        limit = first.amount(result.limits.get(stage.objective_name, stage.objective))
-        side = "most" if stage.sense == "min" else "least"
-        value = first.amount(stage.objective)
-        line(out, f"{place}. {first.noun}: {value}, {told}; afterwards at {side} {limit}")
+    for told in stages_of(result, problem, instance):
+        line(out, told)
     _print_verdict(out, result, goal)
     if result.conflict is not None:
         print_conflict(out, result.conflict)

@@ -17,7 +17,7 @@ from wattsched.instances.errors import require
 from wattsched.report.marginal import MarginalPrice
 from wattsched.solvers.parametric import ParametricLp
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limits, Solution
+from wattsched.solvers.solution import Limits, Solution, rounding
 from wattsched.solving.engine import limits_of, model_of, sound_instance
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.claims import INTERNAL
@@ -136,7 +136,9 @@ def _decided(
         then = _solved(replace(program, row_upper=program.row_upper + added), timer, left)
         if now.objective is None or then.objective is None:
             continue
-        least, most = max(0.0, now.bound - then.objective), max(0.0, now.objective - then.bound)
+        error = rounding(program, now.objective)
+        gains = (now.bound - then.objective, now.objective - then.bound)
+        least, most = (gain if gain > error else 0.0 for gain in gains)
         told[name] = replace(prices[name], decided=(min(least, most), most))
     return told
 

@@ -10,6 +10,7 @@ import pytest
 
 import wattsched
 from tests.strategies.pages import Page
+from wattsched.instances.digest import digest_of
 from wattsched.plot.style import FILLS
 from wattsched.report.html import page as html
 from wattsched.report.html.pictures import COLOURS, NodeMap, Series, chart, cluster_map, map_note
@@ -48,12 +49,21 @@ def test_names_are_text_whatever_they_hold() -> None:
     assert EVIL in page.text
 
 
-def test_infeasible_rounds_have_a_page_that_says_so() -> None:
+@pytest.mark.usefixtures("explained")
+def test_infeasible_rounds_have_a_page_that_says_so_and_which_limits_contradict() -> None:
     document = json.loads(DEMO.read_text())
     document["budgets"]["power_w"] = 1.0
     text = report_of(wattsched.Instance.model_validate(document))
     assert 'class="verdict bad"' in text
     assert "infeasible: " in text
+    assert "power cap" in " ".join(Page(text).text).partition("Contradiction")[2]
+
+
+def test_objectives_in_order_say_what_is_kept_of_the_first_and_which_instance_was_read() -> None:
+    instance = wattsched.read_instance(DEMO)
+    text = " ".join(Page(report_of(instance, objective=["goodput", "energy"])).text)
+    assert re.search(r"1\. goodput: .*; afterwards at least", text)
+    assert digest_of(instance) in text
 
 
 def test_a_cluster_of_512_gpus_is_less_than_a_megabyte_and_every_gpu_is_drawn() -> None:

@@ -194,6 +194,9 @@ def test_a_decision_that_is_written_comes_back(tmp_path: Path) -> None:
     other = wattsched.solve(wattsched.generate("uniform", jobs=5, gpus=8, seed=2))
     with pytest.raises(ValueError, match="result: it is of another instance"):
         wattsched.export_solution(instance, other)
+    staged = wattsched.solve(instance, objective=["goodput", "energy"])
+    with pytest.raises(ValueError, match="result: must be one of a single objective"):
+        wattsched.export_solution(instance, staged)
     with pytest.raises(TypeError, match="result must be one with a decision of sizing"):
         wattsched.export_solution(instance, best.model_copy(update={"decision": None}))
 

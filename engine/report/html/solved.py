@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from wattsched.instances.digest import digest_of
+from wattsched.report.conflicts import rows_of
 from wattsched.report.html.page import Cell, Figure, Figures, Lines, Page, Part, Row, Table, Tone
-from wattsched.report.summary import capacities, price_rows, uses, verdict_of
+from wattsched.report.summary import capacities, price_rows, stages_of, uses, verdict_of
 from wattsched.report.views import View, view
 from wattsched.report.wording import Goal, duration, reasons
 
@@ -33,8 +35,8 @@ def page_of(result: Any, instance: Any, command: str = "") -> Page:
         about=look.about(instance),
         verdict=verdict,
         tone=TONES.get(result.termination.reason, "bad"),
-        lead=lead,
-        parts=[*_parts(result, instance, look, goal), *_again(result, command)],
+        lead=[*lead, *stages_of(result, look, instance)],
+        parts=[*_parts(result, instance, look, goal), *_again(result, instance, command)],
     )
 
 
@@ -52,6 +54,9 @@ def _verdict(result: Any, goal: Goal) -> tuple[str, list[str]]:
 
 
 def _parts(result: Any, instance: Any, look: View, goal: Goal) -> Iterator[Part]:
+    if result.conflict is not None:
+        limits = [Row([Cell(text) for text in cells]) for cells in rows_of(result.conflict)]
+        yield Table("Contradiction", ("limit", "is", "would do"), limits)
     if result.totals:
         yield Figures(
             "Uses",
@@ -111,9 +116,10 @@ def _spelt(value: Any) -> str:
     return str(value)
 
 
-def _again(result: Any, command: str) -> Iterator[Part]:
+def _again(result: Any, instance: Any, command: str) -> Iterator[Part]:
     lines = [command] if command else []
-    if result.digest:
-        lines.append(f"# instance: SHA-256 {result.digest}")
+    # Objectives in order end with an instance of their own, in which earlier ones are limits.
+    if digest := digest_of(instance) if result.limits else result.digest:
+        lines.append(f"# instance: SHA-256 {digest}")
     lines.append(f"# {result.problem}, formulation {result.formulation}, solver {result.solver}")
     yield Lines("Make it again", lines, code=True)
