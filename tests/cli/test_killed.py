@@ -106,6 +106,10 @@ def session(leader: int) -> list[int]:
     return found
 
 
+ENDS = {".md": b"\n", ".tex": b"\n", ".parquet": b"PAR1", ".png": b"IEND\xaeB`\x82"}
+"""What files end with, by their names' ends."""
+
+
 def whole(file: Path) -> bool:
     """Whether a file is what a command writes under this name, from its beginning to its end."""
     content = b"" if file.is_dir() else file.read_bytes()
@@ -115,8 +119,8 @@ def whole(file: Path) -> bool:
         return bool(json.loads(content))
     if file.suffix == ".csv":
         return len({line.count(b",") for line in content.splitlines()}) == 1 and content.endswith(b"\n")
-    if file.suffix == ".png":
-        return content.endswith(b"IEND\xaeB`\x82")
+    if file.suffix in ENDS:
+        return content.endswith(ENDS[file.suffix])
     if file.suffix in (".running", ".done"):
         head, _, body = content.partition(b"\n")
         return bool(json.loads(head)["sha256"] == hashlib.sha256(body).hexdigest())

@@ -23,7 +23,7 @@ SMI = smi(R)
 BAD = {
     "no header": (smi(R, header=False), "17.log, line 1: has no header, so that its columns are not known"),
     "no watts": (SMI.replace("power.draw [W]", "power.drawn"), "line 1: has no power.draw; log power.draw"),
-    "another unit": (SMI.replace("55.00 W", "55.00 kW", 1), r"column 'power.draw \[W\]': '55.00 kW' is"),
+    "another unit": (SMI.replace("55.00 W", "55.00 kW", 1), "'55.00 kW': the header says W, not kW"),
     "too much": (SMI.replace("55.00 W", "5e9 W", 1), "5e9 W must be between 0 and 100,000"),
     "negative": (SMI.replace("55.00 W", "-5 W", 1), "-5 W must be between"),
     "no number": (SMI.replace("55.00 W", "much", 1), "'much' is not a number"),
